@@ -76,7 +76,7 @@ class Dialect:
     def minutes(self, text: str) -> float | None:
         """A wall time in minutes; None if the scheduler would reject it."""
         match = re.fullmatch(self.time_pattern, text)
-        return sum(int(each or 0) * _MINUTES[unit] for unit, each in match.groupdict().items()) if match else None
+        return sum(int(amount or 0) * _MINUTES[unit] for unit, amount in match.groupdict().items()) if match else None
 
     def time_option(self, meant: int) -> str:
         """The option for a wall time in minutes, in a form that the scheduler accepts."""

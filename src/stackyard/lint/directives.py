@@ -64,7 +64,7 @@ def read_directives(text: str, inner: Collection[int], dialect: Dialect | None =
 
     Those of a dialect count wherever they are.
     """
-    found: list[Directive] = []
+    directives: list[Directive] = []
     begun = further = over = False
     sentinel = ""
     template = "{%" in text or "<%" in text  # which lines the engine leaves is unknown
@@ -72,24 +72,26 @@ def read_directives(text: str, inner: Collection[int], dialect: Dialect | None =
     for number, row in enumerate(text.splitlines(), 1):
         match = _TAG.match(row)
         if dialect and number not in inner and re.match(re.escape(dialect.prefix) + r"\s*-", row):
-            found.append(_of_dialect(dialect, number, row))
+            directives.append(_of_dialect(dialect, number, row))
         elif match and number not in inner:
-            made = _directive(match, number, begun)
-            further = further or (made.state == "read" and made.text.split()[:1] in (["hetjob"], ["packjob"]))
-            if made.kind == "flux":
+            directive = _directive(match, number, begun)
+            further = further or (directive.state == "read" and directive.text.split()[:1] in (["hetjob"], ["packjob"]))
+            if directive.kind == "flux":
                 sentinel = sentinel or row[: match.end("tag")]
                 state = "late" if over else "read" if row.startswith(sentinel) else "changed"
-                made = replace(made, state=state, written=sentinel.strip())
-            found.append(replace(made, state="component") if further and made.state == "read" else made)
+                directive = replace(directive, state=state, written=sentinel.strip())
+            directives.append(
+                replace(directive, state="component") if further and directive.state == "read" else directive
+            )
         elif row.strip() and not row.lstrip().startswith(("#", "{{")) and number not in filled:
             begun, over = not template, bool(sentinel) and not template
-    return _of_nqsv(tuple(found))
+    return _of_nqsv(tuple(directives))
 
 
 def _of_dialect(dialect: Dialect, number: int, row: str) -> Directive:
     text = row.removeprefix(dialect.prefix).strip()
     read = read_options(dialect.table, split_directive(text), all_words=True).options if dialect.meanings else ()
-    options = tuple(each for option in read for each in dialect.resources(option))
+    options = tuple(resource for option in read for resource in dialect.resources(option))
     return Directive(dialect.kind, number, text, options, written=dialect.prefix)
 
 
@@ -101,9 +103,15 @@ _NQSV = re.compile(
 
 def _of_nqsv(directives: tuple[Directive, ...]) -> tuple[Directive, ...]:
     """The directives of NQSV, which begin as those of PBS, under their own kind: it is not supported."""
-    if not any(each.kind == "pbs" and each.state == "read" and _NQSV.search(each.text) for each in directives):
+    if not any(
+        directive.kind == "pbs" and directive.state == "read" and _NQSV.search(directive.text)
+        for directive in directives
+    ):
         return directives
-    return tuple(replace(each, kind="nqsv", options=()) if each.kind == "pbs" else each for each in directives)
+    return tuple(
+        replace(directive, kind="nqsv", options=()) if directive.kind == "pbs" else directive
+        for directive in directives
+    )
 
 
 def filled_in(text: str) -> set[int]:
@@ -113,8 +121,8 @@ def filled_in(text: str) -> set[int]:
     """
     rows = text.splitlines()
     last = max((number for number, row in enumerate(rows, 1) if _TAG.match(row)), default=0)
-    found = {number for number, row in enumerate(rows[:last], 1) if _FILLED_IN.fullmatch(row)}
-    return found | {number for number, row in enumerate(rows, 1) if _PLACEHOLDER_ROW.fullmatch(row)}
+    numbers = {number for number, row in enumerate(rows[:last], 1) if _FILLED_IN.fullmatch(row)}
+    return numbers | {number for number, row in enumerate(rows, 1) if _PLACEHOLDER_ROW.fullmatch(row)}
 
 
 def head_is_filled_in(text: str, first: int) -> bool:
@@ -153,7 +161,7 @@ def _sbatch_words(text: str) -> list[str]:
             words += [] if word is None else [word]
             word = None
         else:
-            quoted = next((each for each in (single, double) if each is not None), "")
+            quoted = next((content for content in (single, double) if content is not None), "")
             word = (word or "") + (escaped or plain or re.sub(r"\\(.)", r"\1", quoted))
     if at < len(text) and text[at] != "#":
         raise ValueError("unmatched quote")
@@ -208,7 +216,7 @@ _NEARLY = re.compile(r"^[ \t]*#+[ \t]*(SBATCH|BSUB|PBS)[ \t:]*(?=-)(.*)$", re.I)
 
 def would_be_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
     """Comments that are directives but for blanks, hashes or small letters: ``# SBATCH -N 4``, ``#sbatch -N 4``."""
-    found: list[Directive] = []
+    directives: list[Directive] = []
     for number, row in enumerate(text.splitlines(), 1):
         match = _NEARLY.match(row)
         if match and number not in inner:
@@ -216,11 +224,11 @@ def would_be_directives(text: str, inner: Collection[int]) -> tuple[Directive, .
             words = split_directive(match[2], kind)
             reading = read_options(HEADS[kind], words)
             options = () if reading.rest else reading.options
-            found.append(Directive(kind, number, match[2].strip(), options, "disabled"))
-    return tuple(found)
+            directives.append(Directive(kind, number, match[2].strip(), options, "disabled"))
+    return tuple(directives)
 
 
 def scheduler_of(directives: tuple[Directive, ...]) -> str:
     """The scheduler that most directives belong to; "" without any."""
-    kinds = [each.kind for each in directives if each.state != "disabled"]
+    kinds = [directive.kind for directive in directives if directive.state != "disabled"]
     return max(dict.fromkeys(kinds), key=kinds.count) if kinds else ""

@@ -35,7 +35,7 @@ class Group:
 def group_of(program: tuple[str, ...], file: Path, directory: Path) -> Group | None:
     """The group that a program joins, in its file or in a module that it imports; None if it joins none."""
     try:
-        trees = [(each.file, each.parsed.tree) for each in program_modules(directory, program, file)]
+        trees = [(module.file, module.parsed.tree) for module in program_modules(directory, program, file)]
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
     nodes = [node for _, tree in trees for node in ast.walk(tree)]
@@ -51,7 +51,7 @@ def group_of(program: tuple[str, ...], file: Path, directory: Path) -> Group | N
     needs -= set(_set_names(nodes))
     path, call = calls[0]
     name = str(path.relative_to(directory)) if path.is_relative_to(directory) else path.name
-    return Group(name, call.lineno, tuple(each for each in NEEDED if each in needs), _is_guarded(nodes))
+    return Group(name, call.lineno, tuple(variable for variable in NEEDED if variable in needs), _is_guarded(nodes))
 
 
 def _last(func: ast.expr) -> str:
@@ -61,12 +61,16 @@ def _last(func: ast.expr) -> str:
 def _needs(call: ast.Call) -> set[str]:
     """What one call leaves to the environment."""
     names = ("backend", "init_method", "timeout", "world_size", "rank", "store")
-    given = dict(zip(names, call.args, strict=False)) | {each.arg: each.value for each in call.keywords if each.arg}
-    unpacked = any(each.arg is None for each in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
-    backend, method = _text(given.get("backend")), given.get("init_method")
-    if unpacked or "store" in given or backend == "mpi":
+    arguments = dict(zip(names, call.args, strict=False)) | {
+        keyword.arg: keyword.value for keyword in call.keywords if keyword.arg
+    }
+    unpacked = any(keyword.arg is None for keyword in call.keywords) or any(
+        isinstance(a, ast.Starred) for a in call.args
+    )
+    backend, method = _text(arguments.get("backend")), arguments.get("init_method")
+    if unpacked or "store" in arguments or backend == "mpi":
         return set()
-    needs = {name.upper() for name in ("rank", "world_size") if name not in given or _is_default(given[name])}
+    needs = {name.upper() for name in ("rank", "world_size") if name not in arguments or _is_default(arguments[name])}
     method_text = _text(method)
     if method is None or method_text == "" or (method_text or "").startswith("env://"):
         return needs | {"MASTER_ADDR"}
@@ -89,7 +93,7 @@ def _set_names(nodes: list[ast.AST]) -> Iterator[str]:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             yield _text(node.slice) or ""
         elif isinstance(node, ast.Call) and _last(node.func) in ("setdefault", "putenv", "update"):
-            yield from (each.arg for each in node.keywords if each.arg)
+            yield from (keyword.arg for keyword in node.keywords if keyword.arg)
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
                     yield inner.value

@@ -123,7 +123,7 @@ class Launch:
     @property
     def ranks_of(self) -> Launch | None:
         """The enclosing launch that starts tasks (srun, jsrun, mpirun, ...), if any."""
-        return next((each for each in reversed(self.via) if each.kind in RANKS), None)
+        return next((launch for launch in reversed(self.via) if launch.kind in RANKS), None)
 
     @property
     def environment(self) -> Mapping[str, Value]:
@@ -153,21 +153,21 @@ class _ScriptLaunches:
 def find_launches(commands: Iterable[ResolvedCommand]) -> tuple[list[Launch], list[InnerCommand]]:
     """The launches of the commands in their order, and the commands of the shells that they start."""
     commands = list(commands)
-    found = _ScriptLaunches(plain=plain_variables(commands))
+    launches = _ScriptLaunches(plain=plain_variables(commands))
     for resolved in commands:
-        if resolved.argv and len(found.launches) < _MOST:
-            found.files.update(_written(resolved))
-            _look(found, resolved, list(resolved.argv), resolved.line, (), False, 0)
-    return found.launches, found.inner
+        if resolved.argv and len(launches.launches) < _MOST:
+            launches.files.update(_written(resolved))
+            _look(launches, resolved, list(resolved.argv), resolved.line, (), False, 0)
+    return launches.launches, launches.inner
 
 
 def launches_inside(launch: Launch, commands: Sequence[Command]) -> list[Launch]:
     """The launches of a shell script that each task of a launch runs, all of them on the line of that launch."""
-    found = _ScriptLaunches()
+    launches = _ScriptLaunches()
     for command in commands:
         command.line = launch.line
-    _look_at(found, launch.command, commands, (*launch.via, launch), launch.remote, 1)
-    return found.launches[:_MOST]
+    _look_at(launches, launch.command, commands, (*launch.via, launch), launch.remote, 1)
+    return launches.launches[:_MOST]
 
 
 def _written(resolved: ResolvedCommand) -> dict[str, tuple[str, int]]:
@@ -183,7 +183,7 @@ def _written(resolved: ResolvedCommand) -> dict[str, tuple[str, int]]:
 
 
 def _look(
-    found: _ScriptLaunches,
+    launches: _ScriptLaunches,
     resolved: ResolvedCommand,
     words: list[str],
     line: int,
@@ -197,29 +197,29 @@ def _look(
         return
     name = words[0].rsplit("/", 1)[-1]
     if name in REMOTE:
-        _look_remote(found, resolved, words, line, via, depth)
+        _look_remote(launches, resolved, words, line, via, depth)
         return
     if name == "flux" and words[1:2] == ["start"]:  # an instance, in which the words behind its options run
-        _look(found, resolved, words[_after_options(words, 2, ("-o", "-s")) :], line, via, remote, depth + 1)
+        _look(launches, resolved, words[_after_options(words, 2, ("-o", "-s")) :], line, via, remote, depth + 1)
         return
-    file = found.files.get((words[1] if _SHELL.match(words[0]) and len(words) > 1 else words[0]).rsplit("/", 1)[-1])
+    file = launches.files.get((words[1] if _SHELL.match(words[0]) and len(words) > 1 else words[0]).rsplit("/", 1)[-1])
     if file and via:
-        _look_inside(found, resolved, *file, via, remote, depth)
+        _look_inside(launches, resolved, *file, via, remote, depth)
         return
     inside = _behind_script(words)
     if not inside and (_SHELL.match(words[0]) or name == "eval"):
-        _look_shell(found, resolved, words, line, via, remote, depth)
+        _look_shell(launches, resolved, words, line, via, remote, depth)
         return
     words = words[inside:]
-    made = starter(words)
-    if made is None:
+    start = starter(words)
+    if start is None:
         return
-    kind, reading = made
-    doubtful = reading.doubtful or may_be_options(reading.rest, found.plain)
-    wrapped = inside > 0 or any(each.wrapped for each in via)
+    kind, reading = start
+    doubtful = reading.doubtful or may_be_options(reading.rest, launches.plain)
+    wrapped = inside > 0 or any(outer.wrapped for outer in via)
     launch = Launch(kind, words[0], line, tuple(words), reading, reading.rest, resolved, via, remote, doubtful, wrapped)
-    found.launches.append(launch)
-    _look(found, resolved, list(reading.rest), line, (*via, launch), remote, depth + 1)
+    launches.launches.append(launch)
+    _look(launches, resolved, list(reading.rest), line, (*via, launch), remote, depth + 1)
 
 
 def _behind_script(words: Sequence[str]) -> int:
@@ -233,23 +233,28 @@ def _behind_script(words: Sequence[str]) -> int:
 
 def _is_whole_launch(words: list[str]) -> bool:
     """Whether words are a container or an agent with a program, and not a mere argument, as ``torchrun`` alone."""
-    made = starter(words)
-    return made is not None and made[0] in ("container", *AGENTS) and bool(made[1].rest) and not made[1].doubtful
+    start = starter(words)
+    return start is not None and start[0] in ("container", *AGENTS) and bool(start[1].rest) and not start[1].doubtful
 
 
 def _look_remote(
-    found: _ScriptLaunches, resolved: ResolvedCommand, words: list[str], line: int, via: tuple[Launch, ...], depth: int
+    launches: _ScriptLaunches,
+    resolved: ResolvedCommand,
+    words: list[str],
+    line: int,
+    via: tuple[Launch, ...],
+    depth: int,
 ) -> None:
     for index, word in enumerate(words[1:], 1):
         head = word.split(maxsplit=1)[0] if word.split() else ""
         if head and (starter([head]) or _PYTHON.match(head)):
             rest = words[index:] if " " not in word else word.split()
-            _look(found, resolved, rest, line, via, True, depth + 1)
+            _look(launches, resolved, rest, line, via, True, depth + 1)
             return
 
 
 def _look_shell(
-    found: _ScriptLaunches,
+    launches: _ScriptLaunches,
     resolved: ResolvedCommand,
     words: list[str],
     line: int,
@@ -261,11 +266,11 @@ def _look_shell(
     if text is None and resolved.command.here and all(word.startswith("-") for word in words[1:]):
         text, line = resolved.command.here, resolved.command.here_line
     if text is not None:
-        _look_inside(found, resolved, text, line, via, remote, depth)
+        _look_inside(launches, resolved, text, line, via, remote, depth)
 
 
 def _look_inside(
-    found: _ScriptLaunches,
+    launches: _ScriptLaunches,
     resolved: ResolvedCommand,
     text: str,
     line: int,
@@ -274,11 +279,11 @@ def _look_inside(
     depth: int,
 ) -> None:
     """Read the commands in a shell's text."""
-    _look_at(found, resolved, parse_shell(text, line), via, remote, depth)
+    _look_at(launches, resolved, parse_shell(text, line), via, remote, depth)
 
 
 def _look_at(
-    found: _ScriptLaunches,
+    launches: _ScriptLaunches,
     resolved: ResolvedCommand,
     commands: Iterable[Command],
     via: tuple[Launch, ...],
@@ -288,12 +293,12 @@ def _look_at(
     exported = {name: value for name, value in resolved.environment.items() if value.exported or not via}
     scope = Scope(exported, task=bool(via))
     for command in commands:
-        each = scope.run(command)
+        ran = scope.run(command)
         if via:
-            found.inner.append(InnerCommand(via[-1], each, command.line))
-        if each.argv:
+            launches.inner.append(InnerCommand(via[-1], ran, command.line))
+        if ran.argv:
             command.background = command.background or resolved.command.background
-            _look(found, each, list(each.argv), command.line, via, remote, depth + 1)
+            _look(launches, ran, list(ran.argv), command.line, via, remote, depth + 1)
 
 
 def _command_string(words: list[str]) -> str | None:

@@ -37,13 +37,13 @@ class Table:
         if name in every:
             return every[name]
         if self.style == "getopt" and len(name) > 2:
-            found = {every[each] for each in every if each.startswith(name)}
-            return found.pop() if len(found) == 1 else None
+            candidates = {every[key] for key in every if key.startswith(name)}
+            return candidates.pop() if len(candidates) == 1 else None
         return None
 
     def nearest(self, name: str) -> str | None:
         """The known long name nearest to a misspelt one, or None."""
-        every = [each for each in {**self.valued, **self.flags, **self.optional} if len(each) > 1]
+        every = [option for option in {**self.valued, **self.flags, **self.optional} if len(option) > 1]
         return next(iter(nearest(name, every, cutoff=0.82)), None)
 
 
@@ -75,7 +75,7 @@ _MOST_VALUES = 2
 
 def read_options(table: Table, words: Sequence[str], *, all_words: bool = False) -> Reading:
     """Read options up to the first word that is not one (`all_words`: skip such words)."""
-    found: list[Option] = []
+    options: list[Option] = []
     doubtful = False
     at = 0
     while at < len(words):
@@ -86,19 +86,19 @@ def read_options(table: Table, words: Sequence[str], *, all_words: bool = False)
         at += 1
         if not word.startswith("-"):
             continue
-        made, used, sure = _option(table, word, words[at : at + _MOST_VALUES])
-        found += made
+        more, used, sure = _option(table, word, words[at : at + _MOST_VALUES])
+        options += more
         at += used
         doubtful = doubtful or not sure
-    return Reading(tuple(found), tuple(words[at:]), doubtful)
+    return Reading(tuple(options), tuple(words[at:]), doubtful)
 
 
 def mapped(reading: Reading) -> Reading:
     """An mpirun's options with what Open MPI's ``--map-by ppr:4:node:pe=8`` says: ranks on a node, cores of each."""
     mapping = (reading.get("map-by") or "").lower()
     ranks, cores = re.match(r"ppr:(\d+):node(?![^:])", mapping), re.search(r":pe=(\d+)", mapping)
-    found = {"ppn": ranks, "depth": cores}
-    said = [Option(name, "map-by", match[1]) for name, match in found.items() if match and reading.get(name) is None]
+    counts = {"ppn": ranks, "depth": cores}
+    said = [Option(name, "map-by", match[1]) for name, match in counts.items() if match and reading.get(name) is None]
     return replace(reading, options=(*reading.options, *said))
 
 
@@ -126,18 +126,18 @@ def _option(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option]
 
 def _short(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option], int, bool]:
     """``-n4``, ``-n 4``, ``-n=4``, ``-lu``: letters up to the first that takes a value."""
-    found: list[Option] = []
+    options: list[Option] = []
     for index, letter in enumerate(word[1:], 1):
         rest = word[index + 1 :]
         if letter in table.valued:
             value, used = (rest, 0) if rest else ((after[0], 1) if after else ("", 0))
-            return [*found, Option(table.valued[letter], letter, value.removeprefix("="))], used, True
+            return [*options, Option(table.valued[letter], letter, value.removeprefix("="))], used, True
         if letter in table.optional:
-            return [*found, Option(table.optional[letter], letter, rest.removeprefix("="))], 0, True
+            return [*options, Option(table.optional[letter], letter, rest.removeprefix("="))], 0, True
         if letter not in table.flags:
-            return [*found, Option("", letter, rest)], 0, not (after and not after[0].startswith("-"))
-        found.append(Option(table.flags[letter], letter))
-    return found, 0, True
+            return [*options, Option("", letter, rest)], 0, not (after and not after[0].startswith("-"))
+        options.append(Option(table.flags[letter], letter))
+    return options, 0, True
 
 
 def names(words: str, short: str = "") -> dict[str, str]:

@@ -55,13 +55,13 @@ class LintReport:
         parts += [f"{number} {word if number > 1 else one}" for number, word, one in sizes if number]
         if request.time_min:
             parts.append(f"{request.time_min:g} min")
-        starts = list(dict.fromkeys(_chain(self.script, each) for each in self.script.launches if not each.via))
+        starts = list(dict.fromkeys(_chain(self.script, launch) for launch in self.script.launches if not launch.via))
         return ", ".join(parts) + (f"; starts {'; '.join(starts[:3])}" if starts else "")
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain data for --json."""
         request = self.script.request
-        asked = {
+        fields = {
             name: getattr(request, name)
             for name in (
                 "nodes",
@@ -80,15 +80,15 @@ class LintReport:
             "scheduler": self.script.scheduler,
             "judged": self.judged,
             "exit_code": self.exit_code,
-            "asks": {name: value for name, value in asked.items() if value not in (None, "")},
+            "asks": {name: value for name, value in fields.items() if value not in (None, "")},
             "launches": [
                 {
-                    "line": each.line,
-                    "kind": each.kind,
-                    "inside": [outer.kind for outer in each.via],
-                    "words": [shown(word) for word in each.words],
+                    "line": launch.line,
+                    "kind": launch.kind,
+                    "inside": [outer.kind for outer in launch.via],
+                    "words": [shown(word) for word in launch.words],
                 }
-                for each in self.script.launches
+                for launch in self.script.launches
             ],
             "findings": [{"line": _line(finding), **finding.to_json()} for finding in self.findings],
         }
@@ -103,7 +103,7 @@ def _line(finding: Finding) -> int:
 
 
 def _chain(script: Script, launch: Launch) -> str:
-    inside = [each.kind for each in script.launches if launch in each.via]
+    inside = [outer.kind for outer in script.launches if launch in outer.via]
     return " > ".join([launch.kind, *inside])
 
 
@@ -134,10 +134,10 @@ def lint_text(
     """As `lint_file`, for a text. `name` is the file in the findings, `directories` may hold the program's source."""
     script = parse_script(text, name, dialect_of(site) or grid_engine(text))
     case = Case(script, site, directories)
-    found: dict[tuple[str, int, str], Finding] = {}
+    by_key: dict[tuple[str, int, str], Finding] = {}
     for rule in TABLE.values():
         for hit in rule.check(case):
             finding = rule.finding(hit, name)
-            found.setdefault((rule.name, hit.line, hit.message), finding)
-    ordered = sorted(found.values(), key=lambda f: (_line(f), _RANK[f.severity], f.rule))
+            by_key.setdefault((rule.name, hit.line, hit.message), finding)
+    ordered = sorted(by_key.values(), key=lambda f: (_line(f), _RANK[f.severity], f.rule))
     return LintReport(script, tuple(ordered))

@@ -49,9 +49,9 @@ class Request:
         """Tasks on each node, if the head determines it."""
         if self.tasks_per_node:
             return self.tasks_per_node
-        each = number(self.values.get("ntasks-per-gpu"))
-        if each and self.gpus_per_node:
-            return each * self.gpus_per_node
+        per_gpu = number(self.values.get("ntasks-per-gpu"))
+        if per_gpu and self.gpus_per_node:
+            return per_gpu * self.gpus_per_node
         if self.tasks and self.nodes and self.tasks % self.nodes == 0:
             return self.tasks // self.nodes
         return 1 if self.tasks == 1 else None
@@ -120,7 +120,7 @@ def _slurm_minutes(text: str) -> float | None:
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if not match:
         return None
-    days, parts = match[1], [int(each) for each in match.groups()[1:] if each is not None]
+    days, parts = match[1], [int(group) for group in match.groups()[1:] if group is not None]
     if days is not None:
         hours, mins, secs = [*parts, 0, 0][:3]
         return int(days) * 1440 + hours * 60 + mins + secs / 60
@@ -154,7 +154,7 @@ def mebibytes(text: str) -> float | None:
 def read_request(scheduler: str, directives: Sequence[Directive], dialect: Dialect | None = None) -> Request:
     """What the directives that the scheduler reads request."""
     request = Request(scheduler)
-    chosen = [each for each in directives if each.kind == scheduler and each.state == "read"]
+    chosen = [directive for directive in directives if directive.kind == scheduler and directive.state == "read"]
     for directive in chosen:
         for option in directive.options:
             if option.name:
@@ -255,13 +255,13 @@ def _pbs(request: Request) -> None:
     chunk = get("l.select")
     if chunk and (alike := alike_chunks(chunk)):
         request.nodes, resources = alike
-        _pbs_chunk(request, dict(each.partition("=")[::2] for each in resources))
+        _pbs_chunk(request, dict(resource.partition("=")[::2] for resource in resources))
     elif not chunk and "l.nodes" not in request.values and request.values.keys() & {"l.ncpus", "l.ngpus", "l.mem"}:
         request.nodes = 1
         _pbs_chunk(request, {name: get(f"l.{name}") or "" for name in ("ncpus", "ngpus", "mpiprocs", "mem")})
     nodes = re.fullmatch(r"(\d+)((?::[\w=.-]+)*)", get("l.nodes") or "")
     if nodes and not chunk:
-        items = dict(each.partition("=")[::2] for each in nodes[2].split(":"))
+        items = dict(node.partition("=")[::2] for node in nodes[2].split(":"))
         request.nodes, request.tasks_per_node = int(nodes[1]), number(items.get("ppn"))
         request.gpus_per_node = number(items.get("gpus"))
         request.memory_mib = pbs_mebibytes(get("l.mem") or "") if request.nodes == 1 else None
@@ -269,7 +269,7 @@ def _pbs(request: Request) -> None:
 
 def alike_chunks(text: str) -> tuple[int | None, list[str]] | None:
     """All chunks of a ``select`` as one, if they have the same resources: ``1:ncpus=4+2:ncpus=4`` is 3 of them."""
-    every = [chunk_of(each) for each in text.split("+")]
+    every = [chunk_of(part) for part in text.split("+")]
     counts = [count for count, _ in every if count is not None]
     if any(set(items) != set(every[0][1]) for _, items in every):
         return None
@@ -311,7 +311,7 @@ def _flux(request: Request) -> None:
 def slurm_variables(request: Request) -> dict[str, str]:
     """The SLURM_* variables of the batch script that follow from its head (sbatch manual, OUTPUT ENVIRONMENT)."""
     gpus = request.values.get("gpus-per-node")
-    found = {
+    values = {
         "SLURM_NNODES": request.nodes, "SLURM_JOB_NUM_NODES": request.nodes,
         "SLURM_NTASKS": request.all_tasks, "SLURM_NPROCS": request.all_tasks,
         "SLURM_NTASKS_PER_NODE": request.tasks_per_node, "SLURM_TASKS_PER_NODE": None,
@@ -319,4 +319,4 @@ def slurm_variables(request: Request) -> dict[str, str]:
         "SLURM_GPUS": request.values.get("gpus"),
         "SLURM_GPUS_ON_NODE": request.node_gpus, "SLURM_GPUS_PER_TASK": request.gpus_per_task,
     }  # fmt: skip
-    return {name: str(value) for name, value in found.items() if value is not None}
+    return {name: str(value) for name, value in values.items() if value is not None}

@@ -67,7 +67,7 @@ class Script:
     @cached_property
     def foreign(self) -> tuple[tuple[int, str], ...]:
         """Directives that are not supported, with their lines."""
-        return foreign_directives(self.text, {*self.inner_lines, *(each.line for each in self.directives)})
+        return foreign_directives(self.text, {*self.inner_lines, *(directive.line for directive in self.directives)})
 
     @cached_property
     def rows(self) -> list[str]:
@@ -110,8 +110,8 @@ def parse_script(text: str, name: str = "script", dialect: Dialect | None = None
     request = read_request(scheduler, directives, dialect)
     known = slurm_variables(request) if scheduler == "slurm" else {}
     dead = uncalled(shell, clean)
-    names = {each.name for each in dead}
-    shell = placed([each for each in shell if not names.intersection(each.functions)])
+    names = {function.name for function in dead}
+    shell = placed([command for command in shell if not names.intersection(command.functions)])
     end = len(shell) if "{%" in clean else _end(shell)
     unreached = (shell[end].line, shell[-1].line) if end < len(shell) else None
     commands = resolve(shell[:end], known, zsh=_is_zsh(clean, request))

@@ -33,8 +33,8 @@ class Source:
 
 def source_of(program: tuple[str, ...], directories: tuple[Path, ...]) -> Source | None:
     """The facts about the Python file of a program's words, if it is found relative to one of the directories."""
-    found = find_program(program, directories)
-    return read_source(*found) if found else None
+    place = find_program(program, directories)
+    return read_source(*place) if place else None
 
 
 def find_program(program: tuple[str, ...], directories: tuple[Path, ...]) -> tuple[Path, Path] | None:

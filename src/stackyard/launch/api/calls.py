@@ -119,9 +119,9 @@ def find_run(name: str, *, site: Path | None = None) -> Run:
 def workspace_of(site: Path | None, yard: Path | None) -> jobs.Workspace:
     """The workspace for jobs: the named site and yard, or those of the environment."""
     settings = Settings(FilePath(yard) if yard else None, FilePath(site) if site else None)
-    found, file = settings.site(), settings.site_file()
+    chosen_site, file = settings.site(), settings.site_file()
     return jobs.Workspace(
-        found, settings.yard(), file, FilePath.cwd() / found.launch.runs,
+        chosen_site, settings.yard(), file, FilePath.cwd() / chosen_site.launch.runs,
         dict(os.environ), ("python",),
     )  # fmt: skip
 

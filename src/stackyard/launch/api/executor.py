@@ -147,10 +147,10 @@ class Executor(concurrent.futures.Executor):
         if chunksize < 1:
             raise ValueError("chunksize must be at least 1")
         items = iter(zip(*iterables, strict=False))
-        chunks = list(iter(lambda: [(each, dict[str, Any]()) for each in islice(items, chunksize)], []))
+        chunks = list(iter(lambda: [(call, dict[str, Any]()) for call in islice(items, chunksize)], []))
         futures = cast(list["Future[list[T]]"], self._start(fn, chunks, is_single=False))
         until = None if timeout is None else monotonic() + timeout
-        waited = (each.result(None if until is None else max(0.0, until - monotonic())) for each in futures)
+        waited = (future.result(None if until is None else max(0.0, until - monotonic())) for future in futures)
         return chain.from_iterable(waited)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -190,8 +190,8 @@ class Executor(concurrent.futures.Executor):
         call = pickled(fn, tasks, self._place.environ)
         if len(tasks) > 1 and self._how == "submit" and self._has_arrays():
             return self._submitted(call, len(tasks), is_single)
-        each = [Call(call.name, call.function, (arguments,), call.path) for arguments in call.arguments]
-        return [future for one in each for future in self._submitted(one, 0, is_single)]
+        calls = [Call(call.name, call.function, (arguments,), call.path) for arguments in call.arguments]
+        return [future for one in calls for future in self._submitted(one, 0, is_single)]
 
     def _has_arrays(self) -> bool:
         name = plan_context(self._place.site, self._place.environ).scheduler
@@ -208,13 +208,13 @@ class Executor(concurrent.futures.Executor):
         if self._how == "submit":
             jobs.submit(recorded)
         indices = [str(number) for number in range(1, array + 1)] or [""]
-        made = []
+        futures = []
         for index in indices:
             future: Future[Any] = Future()
             future._task = Task(future, recorded, results_of(recorded.paths, index), index, is_single)
-            made.append(future)
-        self._watch([future._task for future in made])
-        return made
+            futures.append(future)
+        self._watch([future._task for future in futures])
+        return futures
 
     def _job(self, array: int) -> jobs.Job:
         limit = f"%{self._limit}" if self._limit else ""

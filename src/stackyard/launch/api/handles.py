@@ -89,8 +89,8 @@ class Run:
     @property
     def tasks(self) -> tuple[Run, ...]:
         """The tasks of an array that have started; empty for any other run."""
-        found = sorted(self.directory.glob("array/*/record.json"), key=lambda path: int(path.parent.name))
-        return tuple(Run(path.parent) for path in found)
+        paths = sorted(self.directory.glob("array/*/record.json"), key=lambda path: int(path.parent.name))
+        return tuple(Run(path.parent) for path in paths)
 
     def task_states(self) -> dict[str, str]:
         """The state of each task of an array, by its index."""

@@ -47,10 +47,14 @@ def run(connection_file: Path, launch: Sequence[str], interface: str = "", pytho
 
 def _connection(file: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        if found["transport"] != "tcp":
-            raise ValueError(f"transport {found['transport']!r} is not tcp")
-        return {"key": str(found["key"]), "ip": str(found["ip"]), **{name: int(found[name]) for name in PORTS}}
+        connection: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if connection["transport"] != "tcp":
+            raise ValueError(f"transport {connection['transport']!r} is not tcp")
+        return {
+            "key": str(connection["key"]),
+            "ip": str(connection["ip"]),
+            **{name: int(connection[name]) for name in PORTS},
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"cannot read the connection file {file}: {error}", hint="Jupyter writes and names it"

@@ -91,10 +91,10 @@ def intent_of(program: Sequence[Word], options: OptionFields, **defaults: Any) -
             raise TypeError(f"unexpected keyword argument {name!r}{'; ' if question else ''}{question}")
     if options.get("roles"):  # they have the nodes
         defaults.pop("nodes", None)
-    given = {**defaults, **{name: _plain(value) for name, value in cast(dict[str, Any], options).items()}}
-    batch = {name: given.pop(name) for name in list(given) if name in BatchOptions.model_fields}
+    values = {**defaults, **{name: _plain(value) for name, value in cast(dict[str, Any], options).items()}}
+    batch = {name: values.pop(name) for name in list(values) if name in BatchOptions.model_fields}
     words = {"program": tuple(map(str, map(_plain, program)))} if program else {}
-    return made(Intent, {**given, **words, "batch": batch}, lambda key: key.removeprefix("batch."))
+    return made(Intent, {**values, **words, "batch": batch}, lambda key: key.removeprefix("batch."))
 
 
 def as_call(how: str, intent: Intent) -> tuple[str, ...]:

@@ -80,8 +80,8 @@ def report(paths: RunPaths) -> RunReport:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return value
 
 
 def rank_log(paths: RunPaths, rank: int) -> Path:

@@ -29,28 +29,28 @@ def outcomes_in(directory: Path, attempt: int) -> list[dict[str, Any]]:
 
     An earlier attempt may have had more ranks, on more nodes.
     """
-    found = [pickle.loads(path.read_bytes()) for path in sorted(directory.glob("*.pkl"))]
-    return [each for each in found if each["attempt"] == attempt]
+    outcomes = [pickle.loads(path.read_bytes()) for path in sorted(directory.glob("*.pkl"))]
+    return [outcome for outcome in outcomes if outcome["attempt"] == attempt]
 
 
 def is_complete(outcomes: Sequence[dict[str, Any]]) -> bool:
     """Whether every rank has returned."""
-    return bool(outcomes) and len(outcomes) == outcomes[0]["ranks"] and all(each["ok"] for each in outcomes)
+    return bool(outcomes) and len(outcomes) == outcomes[0]["ranks"] and all(outcome["ok"] for outcome in outcomes)
 
 
 def values_of(outcomes: Sequence[dict[str, Any]]) -> list[list[Any]]:
     """The return values of each rank: a list of the results of its calls."""
-    return [pickle.loads(each["values"]) for each in outcomes]
+    return [pickle.loads(outcome["values"]) for outcome in outcomes]
 
 
 def failure_of(run: Run, status: RunStatus, outcomes: Sequence[dict[str, Any]]) -> BaseException:
     """Why a run has no results: the exception of the first rank that failed, else the end of the run."""
-    raised = {each["rank"]: each for each in outcomes if not each["ok"]}
+    raised = {outcome["rank"]: outcome for outcome in outcomes if not outcome["ok"]}
     if raised and status.state == "failed":
         first = (status.first or {}).get("task", -1)
         return raised_by(raised.get(first) or raised[min(raised)])
     if status.ended_well:
-        have = {each["rank"] for each in outcomes}
+        have = {outcome["rank"] for outcome in outcomes}
         ranks = outcomes[0]["ranks"] if outcomes else 1
         missing = ", ".join(str(rank) for rank in range(ranks) if rank not in have)
         return RunFailed(run, status, f"rank {missing} exited with status 0 before the function returned")
@@ -119,7 +119,7 @@ class Task:
         with suppress(concurrent.futures.InvalidStateError):  # cancelled in this moment
             if status.ended_well and is_complete(outcomes):
                 values = values_of(outcomes)
-                self.every = [each[0] for each in values] if self.is_single else values
+                self.every = [value[0] for value in values] if self.is_single else values
                 self.future.set_result(self.every[0])
             else:
                 self.future.set_exception(failure_of(Run(self.paths.root), status, outcomes))

@@ -73,16 +73,16 @@ def submit(run: Run) -> str:
     write_private(run.paths, run.plan.private if run.plan else {})
     stdin = run.script if scheduler.submit_stdin else None
     directory = run.job.context.stack.folder
-    held = uses.hold(directory, run.job.workspace.yard, "job") if directory else None
+    use = uses.hold(directory, run.job.workspace.yard, "job") if directory else None
     try:
         argv = scheduler.submit_argv(str(run.paths.script))
         environ = of_submission(scheduler, os.environ)
         result = run_command(argv, env=environ, stdin=stdin, timeout_s=SUBMIT_S, leaves_others=True)
         job = scheduler.job_id(result.output)
-        uses.belongs_to(held, scheduler=scheduler.name, job=job)
+        uses.belongs_to(use, scheduler=scheduler.name, job=job)
     except StackyardError as error:
         error.hint = error.hint or "change what it names, such as -p, -A or -t, and submit again"
-        uses.release(held)
+        uses.release(use)
         write_status(run.paths, RunStatus(state="failed", code=1, ended=time.time(), message=error.message))
         raise
     write_status(run.paths, RunStatus(state="queued", job=job, started=time.time()))

@@ -44,15 +44,15 @@ def build_job(workspace: Workspace, kind: str, files: Sequence[Path], options: B
     return batch_job(workspace, intent)
 
 
-def node_kind(site: Site, wanted: str) -> str:
+def node_kind(site: Site, wish: str) -> str:
     """A node kind by its name; ``gpu`` also selects the only kind with GPUs."""
-    if wanted in site.nodes:
-        return wanted
+    if wish in site.nodes:
+        return wish
     with_gpus = [name for name, kind in site.nodes.items() if kind.gpu.count]
-    if wanted == "gpu" and len(with_gpus) == 1:
+    if wish == "gpu" and len(with_gpus) == 1:
         return with_gpus[0]
     known = ", ".join(site.nodes) or "none: describe them under nodes: in site.yaml"
-    raise InputError(f"--on {wanted}: no such node kind on this site", hint=f"node kinds: {known}")
+    raise InputError(f"--on {wish}: no such node kind on this site", hint=f"node kinds: {known}")
 
 
 def build_script(job: Job, words: Sequence[str], paths: RunPaths) -> str:

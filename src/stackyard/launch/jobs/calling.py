@@ -58,15 +58,15 @@ def pickled(function: Callable[..., Any], tasks: Sequence[Sequence[Arguments]], 
         InputError: something cannot be pickled, or contains the value of a secret variable.
     """
     dumps = _dumps()
-    found = Call(
+    call = Call(
         safe(getattr(function, "__name__", type(function).__name__).strip("<>")) or "call",
         _one(dumps, function, "the function"),
         tuple(_one(dumps, list(calls), "the arguments") for calls in tasks),
         tuple(_own_path()),
     )
-    for content in (found.function, *found.arguments):
+    for content in (call.function, *call.arguments):
         _refuse_secrets(content, environ)
-    return found
+    return call
 
 
 def _dumps() -> Callable[[Any], bytes]:
@@ -76,8 +76,8 @@ def _dumps() -> Callable[[Any], bytes]:
         raise MissingError(
             "cloudpickle not found: functions are sent with it", hint='pip install "stackyard[python-api]"'
         ) from error
-    made: Callable[[Any], bytes] = dumps
-    return made
+    pickler: Callable[[Any], bytes] = dumps
+    return pickler
 
 
 def _one(dumps: Callable[[Any], bytes], value: Any, what: str) -> bytes:
@@ -100,8 +100,8 @@ def _refuse_secrets(content: bytes, environ: Mapping[str, str]) -> None:
 def _own_path() -> list[str]:
     """The directories of `sys.path` outside of the installation, absolute."""
     roots = {Path(root).resolve() for root in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
-    found = [Path(entry or ".").absolute() for entry in sys.path]
-    return [str(each) for each in found if each.is_dir() and not any(map(each.resolve().is_relative_to, roots))]
+    paths = [Path(entry or ".").absolute() for entry in sys.path]
+    return [str(path) for path in paths if path.is_dir() and not any(map(path.resolve().is_relative_to, roots))]
 
 
 def check_python(job: Job, python: str) -> None:

@@ -86,13 +86,13 @@ def _using(job: Job) -> Iterator[None]:
         yield
         return
     known = {"scheduler": job.context.scheduler, "job": allocation.job} if allocation and allocation.job else {}
-    held = uses.hold(directory, job.workspace.yard, "launch", **known)
+    use = uses.hold(directory, job.workspace.yard, "launch", **known)
     try:
         uses.require_files(directory)
         usage.count(directory, "launch")
         yield
     finally:
-        uses.release(held)
+        uses.release(use)
 
 
 def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
@@ -190,9 +190,9 @@ def _preflight(run: _Run) -> tuple[str, ...]:
     from stackyard.launch import preflight
 
     job, everywhere = run.job, here(run.job)
-    wanted, spare = job.intent.nodes, job.intent.spare
-    if len(everywhere) < wanted:
-        raise StackyardError(f"{wanted} nodes requested, but this allocation has {len(everywhere)}")
+    count, spare = job.intent.nodes, job.intent.spare
+    if len(everywhere) < count:
+        raise StackyardError(f"{count} nodes requested, but this allocation has {len(everywhere)}")
 
     def plan_for(hosts: tuple[str, ...], argv: tuple[str, ...]) -> Plan:
         narrowed = job.intent.model_copy(
@@ -206,7 +206,7 @@ def _preflight(run: _Run) -> tuple[str, ...]:
     run.listener.phase("preflight")
     kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())
     report = preflight.run_preflight(
-        run.paths, plan_for, everywhere[: wanted + spare],
+        run.paths, plan_for, everywhere[: count + spare],
         spare=spare, references=kind.references, run_step=start, listener=run.listener,
     )  # fmt: skip
     for line in report.summary():

@@ -75,15 +75,15 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> JobEx
     """
     site = workspace.site
     stack = stack_in_use(workspace, intent.stack)
-    found = with_offer(replace(plan_context(site, workspace.environ, stack), allocation=None), intent, site)
-    fixed = replace(found, allocation=Allocation(found.scheduler, "", stand_for(intent.nodes)))
-    own = _own(intent, site, fixed) if found.scheduler != "none" else intent.launcher or "local"
+    context = with_offer(replace(plan_context(site, workspace.environ, stack), allocation=None), intent, site)
+    fixed = replace(context, allocation=Allocation(context.scheduler, "", stand_for(intent.nodes)))
+    own = _own(intent, site, fixed) if context.scheduler != "none" else intent.launcher or "local"
     plans = {name: _plan(name, own, intent, site, fixed) for name in sorted(names, key=lambda name: name != own)}
     plan = _first_plan(plans.values())
     layout = plan.layout if intent.roles else placing.plan_layout(intent, node_of(intent, site, fixed))
     head = plan.head or BatchHead("", ())
     return JobExplanation(
-        layout, own, {name: _line(made) for name, made in plans.items()},
+        layout, own, {name: _line(outcome) for name, outcome in plans.items()},
         (head.prefix, _in_run(head.reasons, str(next_run(workspace.runs).root))),
         (program_text(plan), (*_of_each_rank(plan), *plan.stage.reasons)), (*head.findings, *_of_causes(site)),
         ALONE if plan.program.ranks_per_task > 1 else IDENTITY, _drawings(plan),
@@ -92,9 +92,9 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> JobEx
 
 def _of_causes(site: Site) -> Iterator[Finding]:
     """Findings about mistakes in the site's causes of failures, which otherwise show only after a failed launch."""
-    for each in mistakes(site.causes):
-        message = f"the site's causes of failures are not tried: {each.message}"
-        yield Finding("causes", "warning", message, remedy=each.hint or "", where=each.where)
+    for mistake in mistakes(site.causes):
+        message = f"the site's causes of failures are not tried: {mistake.message}"
+        yield Finding("causes", "warning", message, remedy=mistake.hint or "", where=mistake.where)
 
 
 def _own(intent: Intent, site: Site, context: PlanContext) -> str:
@@ -105,7 +105,7 @@ def _own(intent: Intent, site: Site, context: PlanContext) -> str:
 
 def _drawings(plan: Plan) -> tuple[tuple[tuple[str, ...], Layout], ...]:
     """The nodes of a job with several roles, block by block: the ranks of each role, and their resources."""
-    found = []
+    drawings = []
     for block, part in zip(plan.layout.blocks, plan.layout.parts, strict=True):
         last = block.first + block.count - 1
         which = f"node {block.first}" if block.count == 1 else f"nodes {block.first} to {last}, each"
@@ -113,8 +113,8 @@ def _drawings(plan: Plan) -> tuple[tuple[tuple[str, ...], Layout], ...]:
         for index in dict.fromkeys(block.roles):
             locals_ = [local for local, role in enumerate(block.roles) if role == index]
             lines.append(f"{_span(locals_)}: {plan.roles[index].name}, {_each(plan.roles[index].plan.layout)}")
-        found.append((tuple(lines), replace(part, hosts=())))
-    return tuple(found) if plan.roles else ()
+        drawings.append((tuple(lines), replace(part, hosts=())))
+    return tuple(drawings) if plan.roles else ()
 
 
 def _span(numbers: list[int]) -> str:
@@ -122,10 +122,10 @@ def _span(numbers: list[int]) -> str:
 
 
 def _each(layout: Layout) -> str:
-    each = [counted(layout.cores_per_rank, "core"), counted(layout.threads, "thread")]
+    shares = [counted(layout.cores_per_rank, "core"), counted(layout.threads, "thread")]
     if layout.gpus_per_rank:
-        each.append(counted(layout.gpus_per_rank, "GPU"))
-    return f"{', '.join(each)} each" if layout.ranks_per_node > 1 else ", ".join(each)
+        shares.append(counted(layout.gpus_per_rank, "GPU"))
+    return f"{', '.join(shares)} each" if layout.ranks_per_node > 1 else ", ".join(shares)
 
 
 def _first_plan(plans: Collection[Plan | InputError]) -> Plan:
@@ -155,19 +155,19 @@ def _plan(name: str, own: str, intent: Intent, site: Site, context: PlanContext)
         site = site.model_copy(update={"scheduler": scheduler})
         if context.scheduler == "none" and not intent.container:
             context = replace(context, environ={**context.environ, "PATH": ""})
-    wanted = intent.model_copy(update={"launcher": name})
+    changed_intent = intent.model_copy(update={"launcher": name})
     try:
-        return make_plan(wanted, site, context, head=context.scheduler != "none")
+        return make_plan(changed_intent, site, context, head=context.scheduler != "none")
     except InputError as error:
         return error
 
 
-def _line(made: Plan | InputError) -> dict[str, Any]:
+def _line(outcome: Plan | InputError) -> dict[str, Any]:
     """The command as JSON values; with a container or profiler it ends with rank.sh, which has the long program."""
-    if isinstance(made, InputError):
-        return {"cannot": made.message, "hint": made.hint or ""}
-    line = made.line
-    program = "rank.sh" if made.wrappers or made.roles else program_text(made)
+    if isinstance(outcome, InputError):
+        return {"cannot": outcome.message, "hint": outcome.hint or ""}
+    line = outcome.line
+    program = "rank.sh" if outcome.wrappers or outcome.roles else program_text(outcome)
     return {
         "command": f"{shown_words([*map(_bare, line.words)])} {program}",
         "reasons": [{"words": list(map(_bare, reason.words)), "reason": reason.reason} for reason in line.reasons],

@@ -110,14 +110,14 @@ def recorded_job(workspace: Workspace, directory: Path) -> tuple[Job, RunPaths]:
     Files of an earlier attempt are set aside.
     """
     paths = RunPaths(directory.absolute())
-    kept = record.read_run(paths)
-    intent = recorded_intent(kept.intent, paths.record)
-    stack = stack_in_use(workspace, kept.stack.get("module", ""), kept.stack.get("folder", ""))
+    run_record = record.read_run(paths)
+    intent = recorded_intent(run_record.intent, paths.record)
+    stack = stack_in_use(workspace, run_record.stack.get("module", ""), run_record.stack.get("folder", ""))
     environ = {**workspace.environ, **read_private(paths)}
-    launcher = intent.launcher if kept.how == "launch" else ""
+    launcher = intent.launcher if run_record.how == "launch" else ""
     job = _job(workspace, intent, plan_context(workspace.site, environ, stack, launcher=launcher), None)
     if index := array_index(job.context):
-        paths = begin_task(paths, kept, index)
+        paths = begin_task(paths, run_record, index)
     before = record.read_status(paths)
     if before.attempts:
         record.set_aside(paths, before.attempts)

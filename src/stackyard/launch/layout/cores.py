@@ -36,19 +36,19 @@ class Homes:
 
 def domain_cores(node: Node) -> tuple[Cores, ...]:
     """The usable-core numbers of each domain."""
-    made, first = [], 0
+    domains, first = [], 0
     for domain in node.domains:
-        made.append(tuple(range(first, first + len(domain.cores))))
+        domains.append(tuple(range(first, first + len(domain.cores))))
         first += len(domain.cores)
-    return tuple(made)
+    return tuple(domains)
 
 
 def socket_cores(node: Node) -> dict[int, Cores]:
     """The usable-core numbers of each socket, in the order in which the domains name the sockets."""
-    made: dict[int, Cores] = {}
+    by_socket: dict[int, Cores] = {}
     for domain, cores in zip(node.domains, domain_cores(node), strict=True):
-        made[domain.socket] = made.get(domain.socket, ()) + cores
-    return made
+        by_socket[domain.socket] = by_socket.get(domain.socket, ()) + cores
+    return by_socket
 
 
 def homes_of(node: Node, gpus: Sequence[tuple[int, ...]]) -> Homes:
@@ -89,9 +89,9 @@ def place(node: Node, homes: Homes, cores_per_rank: int) -> tuple[Cores, ...]:
         return _shared(node, homes, cores_per_rank)
     ways: tuple[Callable[[Node, Homes, int], tuple[Cores, ...] | None], ...] = (_in_domains, _on_sockets, _whole)
     for way in ways:
-        made = way(node, homes, cores_per_rank)
-        if made is not None:
-            return made
+        cores = way(node, homes, cores_per_rank)
+        if cores is not None:
+            return cores
     return _in_a_row(node, homes, cores_per_rank)
 
 
@@ -106,12 +106,12 @@ def straddlers(node: Node, places: Sequence[Cores]) -> tuple[int, ...]:
     return tuple(rank for rank, cores in enumerate(places) if len({socket[core] for core in cores}) > 1)
 
 
-def _in_domains(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
+def _in_domains(node: Node, homes: Homes, width: int) -> tuple[Cores, ...] | None:
     """Places every rank within its own domains (those of its GPUs, and a share of the domains without GPUs)."""
-    territories = _territories(node, homes) if any(homes.gpus) else _spread_domains(node, homes, each)
-    if territories is None or any(len(cores) < each * len(ranks) for ranks, cores in territories):
+    territories = _territories(node, homes) if any(homes.gpus) else _spread_domains(node, homes, width)
+    if territories is None or any(len(cores) < width * len(ranks) for ranks, cores in territories):
         return None
-    return _deal(len(homes.sockets), territories, each)
+    return _deal(len(homes.sockets), territories, width)
 
 
 def _most_in_domains(node: Node, homes: Homes) -> int:
@@ -143,10 +143,10 @@ def _territories(node: Node, homes: Homes) -> list[tuple[list[int], Cores]] | No
     return territories
 
 
-def _spread_domains(node: Node, homes: Homes, each: int) -> list[tuple[list[int], Cores]] | None:
+def _spread_domains(node: Node, homes: Homes, width: int) -> list[tuple[list[int], Cores]] | None:
     """Ranks without GPUs spread over the domains, as evenly as whole ranks fit."""
     cores = domain_cores(node)
-    room = {domain: len(cores[domain]) // each for domain in range(len(cores))}
+    room = {domain: len(cores[domain]) // width for domain in range(len(cores))}
     ranks = len(homes.sockets)
     if sum(room.values()) < ranks or ranks < len(room):
         return None
@@ -154,10 +154,10 @@ def _spread_domains(node: Node, homes: Homes, each: int) -> list[tuple[list[int]
     return [([r for r in range(ranks) if at[r] == domain], cores[domain]) for domain in room if domain in at]
 
 
-def _on_sockets(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
+def _on_sockets(node: Node, homes: Homes, width: int) -> tuple[Cores, ...] | None:
     """Places every rank on its home socket; if that is full, ranks move to another one with room."""
     by_socket = socket_cores(node)
-    room = {socket: len(cores) // each for socket, cores in by_socket.items()}
+    room = {socket: len(cores) // width for socket, cores in by_socket.items()}
     if sum(room.values()) < len(homes.sockets):
         return None
     groups: dict[int, list[int]] = {socket: [] for socket in by_socket}
@@ -169,17 +169,17 @@ def _on_sockets(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None
     territories = [
         (sorted(ranks, key=lambda r: (homes.domains[r], r)), by_socket[s]) for s, ranks in groups.items() if ranks
     ]
-    return _deal(len(homes.sockets), territories, each)
+    return _deal(len(homes.sockets), territories, width)
 
 
-def _whole(node: Node, homes: Homes, each: int) -> tuple[Cores, ...] | None:
+def _whole(node: Node, homes: Homes, width: int) -> tuple[Cores, ...] | None:
     """With fewer ranks than sockets: whole, unshared sockets for each rank."""
     if len(homes.sockets) >= node.sockets:
         return None
     sockets = _whole_sockets(node, homes)
-    if any(len(cores) < each for cores in sockets):
+    if any(len(cores) < width for cores in sockets):
         return None
-    return tuple(tuple(sorted(cores[:each])) for cores in sockets)
+    return tuple(tuple(sorted(cores[:width])) for cores in sockets)
 
 
 def _whole_sockets(node: Node, homes: Homes) -> list[Cores]:
@@ -188,42 +188,42 @@ def _whole_sockets(node: Node, homes: Homes) -> list[Cores]:
     share = len(by_socket) // len(homes.sockets)
     free = list(by_socket)
     on = {gpu: domain.socket for domain in node.domains for gpu in domain.gpus}
-    made = []
+    blocks = []
     for gpus in homes.gpus:
-        wanted = list(dict.fromkeys(on[gpu] for gpu in gpus))
-        mine = sorted(free, key=lambda s: wanted.index(s) if s in wanted else len(wanted))[:share]
+        order = list(dict.fromkeys(on[gpu] for gpu in gpus))
+        mine = sorted(free, key=lambda s: order.index(s) if s in order else len(order))[:share]
         free = [socket for socket in free if socket not in mine]
-        made.append(tuple(core for socket in mine for core in by_socket[socket]))
-    return made
+        blocks.append(tuple(core for socket in mine for core in by_socket[socket]))
+    return blocks
 
 
-def _in_a_row(node: Node, homes: Homes, each: int) -> tuple[Cores, ...]:
+def _in_a_row(node: Node, homes: Homes, width: int) -> tuple[Cores, ...]:
     """The fallback: consecutive ranks in the order of their homes; some span two sockets."""
     order = sorted(range(len(homes.sockets)), key=lambda rank: (homes.domains[rank], rank))
-    return _deal(len(order), [(order, tuple(range(node.cores)))], each)
+    return _deal(len(order), [(order, tuple(range(node.cores)))], width)
 
 
-def _shared(node: Node, homes: Homes, each: int) -> tuple[Cores, ...]:
+def _shared(node: Node, homes: Homes, width: int) -> tuple[Cores, ...]:
     """With more cores requested than available, assignment wraps around to the first core."""
     by_socket, taken = socket_cores(node), dict.fromkeys(socket_cores(node), 0)
     everything, row = tuple(range(node.cores)), 0
-    made = []
+    shares = []
     for socket in homes.sockets:
-        mine = by_socket[socket] if each <= len(by_socket[socket]) else everything
+        mine = by_socket[socket] if width <= len(by_socket[socket]) else everything
         first = taken[socket] if mine is not everything else row
-        count = min(each, len(mine))
-        made.append(tuple(sorted(mine[(first + step) % len(mine)] for step in range(count))))
+        count = min(width, len(mine))
+        shares.append(tuple(sorted(mine[(first + step) % len(mine)] for step in range(count))))
         taken[socket] += count
         row += count
-    return tuple(made)
+    return tuple(shares)
 
 
-def _deal(ranks: int, territories: Sequence[tuple[list[int], Cores]], each: int) -> tuple[Cores, ...]:
-    made: list[Cores] = [()] * ranks
+def _deal(ranks: int, territories: Sequence[tuple[list[int], Cores]], width: int) -> tuple[Cores, ...]:
+    shares: list[Cores] = [()] * ranks
     for members, cores in territories:
         for index, rank in enumerate(members):
-            made[rank] = tuple(sorted(cores[index * each : (index + 1) * each]))
-    return tuple(made)
+            shares[rank] = tuple(sorted(cores[index * width : (index + 1) * width]))
+    return tuple(shares)
 
 
 def _spread(ranks: int, room: dict[int, int]) -> tuple[int, ...]:
@@ -246,19 +246,19 @@ def _largest(ranks: int, sizes: Sequence[int], counts: Sequence[int] | None) -> 
     return next((c for c in range(max(sizes), 0, -1) if sum(size // c for size in sizes) >= ranks), 0)
 
 
-def own_gpus(node: Node, ranks: int, each: int) -> tuple[tuple[int, ...], ...]:
+def own_gpus(node: Node, ranks: int, count: int) -> tuple[tuple[int, ...], ...]:
     """The GPUs of each rank, in the driver's order, so that local rank i with one GPU has GPU i.
 
     Programs choose their device by local rank; any other order would put them on a GPU next to another rank's cores.
     With more ranks than GPUs, neighbouring ranks share one.
     """
     gpus = sorted(gpu for domain in node.domains for gpu in domain.gpus)
-    if not gpus or not each:
+    if not gpus or not count:
         return ((),) * ranks
-    if ranks * each <= len(gpus):
-        return tuple(tuple(gpus[rank * each : (rank + 1) * each]) for rank in range(ranks))
+    if ranks * count <= len(gpus):
+        return tuple(tuple(gpus[rank * count : (rank + 1) * count]) for rank in range(ranks))
     firsts = (rank * len(gpus) // ranks for rank in range(ranks))
-    return tuple(tuple(gpus[(first + step) % len(gpus)] for step in range(min(each, len(gpus)))) for first in firsts)
+    return tuple(tuple(gpus[(first + step) % len(gpus)] for step in range(min(count, len(gpus)))) for first in firsts)
 
 
 def gpus_each(node: Node, ranks: int) -> int:

@@ -100,8 +100,8 @@ def core_list(text: str) -> tuple[int, ...]:
 
 def even_split(total: int, parts: int) -> tuple[int, ...]:
     """`total` items over `parts` places as evenly as possible; the first places get the remainder."""
-    each, rest = divmod(total, parts)
-    return tuple(each + (1 if index < rest else 0) for index in range(parts))
+    share, rest = divmod(total, parts)
+    return tuple(share + (1 if index < rest else 0) for index in range(parts))
 
 
 def _said(name: str, kind: NodeKind) -> tuple[NodeDomain, ...]:
@@ -129,19 +129,19 @@ def _split(name: str, kind: NodeKind, assumed: list[str]) -> tuple[NodeDomain, .
     if sockets > 1:
         assumed.append(f"the {kind.cores} cores of {name} are split evenly over its {sockets} sockets, in order")
     if kind.all_cores > kind.cores:
-        kept = kind.all_cores - kind.cores
-        assumed.append(f"the {kept} reserved cores of {name} are the last of each socket")
+        reserved = kind.all_cores - kind.cores
+        assumed.append(f"the {reserved} reserved cores of {name} are the last of each socket")
     return tuple(
         NodeDomain(socket, tuple(range(starts[socket], starts[socket] + usable[socket]))) for socket in range(sockets)
     )
 
 
 def _with_gpus(domains: Sequence[NodeDomain], gpus: int) -> tuple[NodeDomain, ...]:
-    made, first = [], 0
+    groups, first = [], 0
     for domain, share in zip(domains, even_split(gpus, len(domains)), strict=True):
-        made.append(NodeDomain(domain.socket, domain.cores, tuple(range(first, first + share)), domain.nics))
+        groups.append(NodeDomain(domain.socket, domain.cores, tuple(range(first, first + share)), domain.nics))
         first += share
-    return tuple(made)
+    return tuple(groups)
 
 
 def _count(domains: Sequence[NodeDomain]) -> str:

@@ -73,12 +73,15 @@ def _heading(texts: Iterable[str], width: int) -> list[str]:
 def _about(layout: Layout) -> list[str]:
     kind = layout.node.kind if layout.nodes == 1 else f"{layout.node.kind}, {layout.nodes} nodes"
     total = f", {layout.ranks} in all" if layout.nodes > 1 else ""
-    each = [counted(layout.cores_per_rank, "core"), counted(layout.threads, "thread")]
+    shares = [counted(layout.cores_per_rank, "core"), counted(layout.threads, "thread")]
     if layout.gpus_per_rank:
-        each.append(counted(layout.gpus_per_rank, "GPU"))
+        shares.append(counted(layout.gpus_per_rank, "GPU"))
     seen = f"all {layout.node.gpus} GPUs of its node" if layout.gpu_visibility == "all" else "only its own"
     sees = f"; sees {seen}" if layout.gpus_per_rank and layout.node.gpus > 1 else ""
-    texts = [f"{kind}: {counted(layout.ranks_per_node, 'rank')} per node{total}", f"each rank: {', '.join(each)}{sees}"]
+    texts = [
+        f"{kind}: {counted(layout.ranks_per_node, 'rank')} per node{total}",
+        f"each rank: {', '.join(shares)}{sees}",
+    ]
     if layout.hosts:
         shown = " ".join(layout.hosts[:8])
         texts.append(f"on {shown}{f' and {len(layout.hosts) - 8} more' if len(layout.hosts) > 8 else ''}")
@@ -92,13 +95,13 @@ def _cells(layout: Layout) -> list[dict[int, _Cell]]:
         for core in slot.cores:
             holders.setdefault(core, []).append(slot.local_rank)
     on_two = set(straddlers(layout.node, [slot.cores for slot in layout.slots]))
-    made = []
+    cells = []
     for domain, cores in zip(layout.node.domains, domain_cores(layout.node), strict=True):
         pairs = zip(domain.cores, cores, strict=True)
-        made.append({number: _cell(holders.get(core, []), on_two) for number, core in pairs})
+        cells.append({number: _cell(holders.get(core, []), on_two) for number, core in pairs})
     for core, index in _kept(layout.node).items():
-        made[index][core] = _Cell(KEPT, None)
-    return [dict(sorted(one.items())) for one in made]
+        cells[index][core] = _Cell(KEPT, None)
+    return [dict(sorted(one.items())) for one in cells]
 
 
 def _cell(ranks: Sequence[int], on_two: set[int]) -> _Cell:
@@ -191,9 +194,9 @@ def _gpu_rows(layout: Layout, index: int, columns: dict[int, tuple[int, int]], l
     """The rows for a domain's GPUs: below the cores of their ranks if all of them fit, else as a list."""
     owners = {gpu: [s.local_rank for s in layout.slots if gpu in s.gpus] for gpu in layout.node.domains[index].gpus}
     names = {gpu: f"GPU {gpu}" for gpu in owners}
-    held = Counter(ranks[0] for ranks in owners.values() if ranks)
+    counts = Counter(ranks[0] for ranks in owners.values() if ranks)
     if owners and all(
-        len(ranks) == 1 and held[ranks[0]] == 1 and columns.get(ranks[0], (0, 0))[1] >= len(names[gpu])
+        len(ranks) == 1 and counts[ranks[0]] == 1 and columns.get(ranks[0], (0, 0))[1] >= len(names[gpu])
         for gpu, ranks in owners.items()
     ):
         return [_aligned([(columns[owners[gpu][0]][0], names[gpu], owners[gpu][0]) for gpu in owners])]
@@ -211,10 +214,10 @@ def _gpu_rows(layout: Layout, index: int, columns: dict[int, tuple[int, int]], l
 
 
 def _aligned(items: Sequence[tuple[int, str, int]]) -> tuple[Segment, ...]:
-    made: list[Segment] = []
+    segments: list[Segment] = []
     for column, text, rank in sorted(items):
-        made += [(" " * (column - _length(made)), ""), (text, _colour(rank))]
-    return tuple(made)
+        segments += [(" " * (column - _length(segments)), ""), (text, _colour(rank))]
+    return tuple(segments)
 
 
 def _who(ranks: Sequence[int]) -> str:
@@ -230,8 +233,8 @@ def _flow(boxes: Sequence[_Box], width: int) -> list[tuple[Segment, ...]]:
         total += box.width + 1
         fit += total <= width
     lines_of_boxes = -(-len(boxes) // max(fit, 1))
-    each = -(-len(boxes) // lines_of_boxes)
-    rows = [boxes[first : first + each] for first in range(0, len(boxes), each)]
+    per_line = -(-len(boxes) // lines_of_boxes)
+    rows = [boxes[first : first + per_line] for first in range(0, len(boxes), per_line)]
     if any(sum(box.width + 1 for box in row) - 1 > width for row in rows):
         rows = [[box] for box in boxes]
     lines = []
@@ -261,8 +264,8 @@ def _legend(layout: Layout, cells: Sequence[dict[int, _Cell]], width: int) -> li
     if KEPT in texts:
         parts.append(f"{KEPT}  {'not available to this process' if mine else 'reserved for the system'}")
     elif layout.node.all_cores > layout.node.cores:
-        kept = counted(layout.node.all_cores - layout.node.cores, "more core")
-        parts.append(f"{kept} {'not available to this process' if mine else 'reserved for the system'}")
+        more = counted(layout.node.all_cores - layout.node.cores, "more core")
+        parts.append(f"{more} {'not available to this process' if mine else 'reserved for the system'}")
     if any(STRADDLES in text for text in texts):
         parts.append(f"{STRADDLES}  its rank spans two sockets")
     if any(SHARED in text for text in texts):

@@ -97,26 +97,26 @@ def _checked(hosts: tuple[str, ...], nodes: int) -> tuple[str, ...]:
 def _ranks(intent: Intent, node: Node) -> _ChosenNumber:
     if intent.ranks_per_node:
         return _ChosenNumber(intent.ranks_per_node, f"{counted(intent.ranks_per_node, 'rank')} per node, as requested")
-    each = intent.gpus_per_rank
-    if node.gpus and each is None:
+    per_rank = intent.gpus_per_rank
+    if node.gpus and per_rank is None:
         return _ChosenNumber(node.gpus, f"{counted(node.gpus, 'rank')} per node: one per GPU")
-    if node.gpus and each:
-        ranks = max(1, node.gpus // each)
-        return _ChosenNumber(ranks, f"{counted(ranks, 'rank')} per node: one per {counted(each, 'GPU')}")
+    if node.gpus and per_rank:
+        ranks = max(1, node.gpus // per_rank)
+        return _ChosenNumber(ranks, f"{counted(ranks, 'rank')} per node: one per {counted(per_rank, 'GPU')}")
     return _ChosenNumber(node.sockets, f"{counted(node.sockets, 'rank')} per node: one per socket")
 
 
 def _gpus(intent: Intent, node: Node, ranks: int) -> _ChosenNumber:
-    each = intent.gpus_per_rank
-    if each is not None:
-        return _ChosenNumber(each, f"{counted(each, 'GPU') if each else 'no GPU'} per rank, as requested")
-    each = gpus_each(node, ranks)
+    per_rank = intent.gpus_per_rank
+    if per_rank is not None:
+        return _ChosenNumber(per_rank, f"{counted(per_rank, 'GPU') if per_rank else 'no GPU'} per rank, as requested")
+    per_rank = gpus_each(node, ranks)
     if not node.gpus:
         return _ChosenNumber(0, "")
     if ranks > node.gpus:
-        return _ChosenNumber(each, f"{counted(ranks, 'rank')} share {counted(node.gpus, 'GPU')}")
-    what = "GPU i of a node belongs to local rank i" if each == 1 else f"each rank has {each} GPUs of its own"
-    return _ChosenNumber(each, f"{what}, which has the cores next to it" if each == 1 else what)
+        return _ChosenNumber(per_rank, f"{counted(ranks, 'rank')} share {counted(node.gpus, 'GPU')}")
+    what = "GPU i of a node belongs to local rank i" if per_rank == 1 else f"each rank has {per_rank} GPUs of its own"
+    return _ChosenNumber(per_rank, f"{what}, which has the cores next to it" if per_rank == 1 else what)
 
 
 def _cores(intent: Intent, node: Node, ranks: int, most: int) -> _ChosenNumber:

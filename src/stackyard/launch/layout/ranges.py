@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """The first and the last number of each consecutive run, in ascending order without repetition."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
+        if result and number == result[-1][1] + 1:
+            result[-1] = (result[-1][0], number)
         else:
-            found.append((number, number))
-    return found
+            result.append((number, number))
+    return result
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -97,14 +97,14 @@ def _without(node: Node, cores: set[int], gpus: set[int]) -> tuple[Node, list[in
 
 def _judged(layout: Layout, name: str, *, alone: bool) -> Layout:
     """The layout with the findings that concern this role, with the role's name in them."""
-    found = [finding for finding in layout.findings if alone or finding.rule not in IDLE]
-    named = (replace(f, message=f"{name}: {f.message}", remedy=_as_keys(f.remedy)) for f in found)
+    findings = [finding for finding in layout.findings if alone or finding.rule not in IDLE]
+    named = (replace(f, message=f"{name}: {f.message}", remedy=_as_keys(f.remedy)) for f in findings)
     return replace(layout, findings=tuple(named), reasons=tuple(f"{name}: {reason}" for reason in layout.reasons))
 
 
 def _as_keys(remedy: str) -> str:
     """Options as they are written in a role: ``--cores-per-rank 8`` is ``cores_per_rank: 8``."""
-    return re.sub(r"--([a-z][a-z-]+) (\d+)", lambda found: f"{found[1].replace('-', '_')}: {found[2]}", remedy)
+    return re.sub(r"--([a-z][a-z-]+) (\d+)", lambda match: f"{match[1].replace('-', '_')}: {match[2]}", remedy)
 
 
 def together(roles: Sequence[PlacedRole], hosts: tuple[str, ...] = ()) -> Layout:
@@ -128,25 +128,25 @@ def _block(roles: Sequence[PlacedRole], start: int, end: int) -> Block:
 
 def _visibility(here: Mapping[int, Layout]) -> Literal["all", "own"]:
     """The visibility that all roles share; if they differ, the launcher shows all GPUs, and rank.sh selects."""
-    found = {(layout.gpu_visibility, layout.gpus_per_rank) for layout in here.values()}
-    return next(iter(found))[0] if len(found) == 1 else "all"
+    kinds = {(layout.gpu_visibility, layout.gpus_per_rank) for layout in here.values()}
+    return next(iter(kinds))[0] if len(kinds) == 1 else "all"
 
 
 def rank_in_role(layout: Layout, roles: Sequence[PlacedRole], rank: int) -> tuple[str, int]:
     """The role of a global rank, and its number within the role. Raises IndexError: no such rank."""
     for block in layout.blocks:
-        each = len(block.slots)
-        if rank < block.count * each:
-            node, local = block.first + rank // each, rank % each
+        per_node = len(block.slots)
+        if rank < block.count * per_node:
+            node, local = block.first + rank // per_node, rank % per_node
             own = roles[block.roles[local]]
             before = block.roles[:local].count(block.roles[local])
             return own.name, (node - own.first) * own.layout.ranks_per_node + before
-        rank -= block.count * each
+        rank -= block.count * per_node
     raise IndexError(rank)
 
 
 def _all(findings: Iterable[tuple[Finding, ...]]) -> tuple[Finding, ...]:
-    return tuple(dict.fromkeys(finding for each in findings for finding in each))
+    return tuple(dict.fromkeys(finding for one in findings for finding in one))
 
 
 def whole_nodes(layout: Layout) -> Layout:

@@ -36,20 +36,20 @@ def judge(intent: Intent, layout: Layout) -> tuple[Finding, ...]:
     rules: tuple[Callable[[Intent, Layout], Iterator[Finding]], ...] = (
         _cores_there, _socket, _threads, _smt, _memory, _gpus_there, _gpus_shared, _gpus_used, _peers, _far, _idle,
     )  # fmt: skip
-    found = [finding for rule in rules for finding in rule(intent, layout)]
-    return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
+    findings = [finding for rule in rules for finding in rule(intent, layout)]
+    return tuple(sorted(findings, key=lambda finding: _ORDER[finding.severity]))
 
 
 def _cores_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
-    each = intent.cores_per_rank or layout.cores_per_rank
-    wanted, there = layout.ranks_per_node * each, layout.node.cores
-    if wanted > there:
+    width = intent.cores_per_rank or layout.cores_per_rank
+    cores, there = layout.ranks_per_node * width, layout.node.cores
+    if cores > there:
         most = _most(layout.node, layout.slots)
         fewer = f"--cores-per-rank {most}" if most else f"--ranks-per-node {there}"
         yield Finding(
             "oversubscribed-cores",
             "note" if intent.oversubscribe else "refused",
-            f"{counted(layout.ranks_per_node, 'rank')} with {counted(each, 'core')} each need {wanted} cores, "
+            f"{counted(layout.ranks_per_node, 'rank')} with {counted(width, 'core')} each need {cores} cores, "
             f"but a node has {there}",
             "ranks that share a core run in turns, and all others wait for the slowest",
             "" if intent.oversubscribe else f"{fewer}, or --oversubscribe",
@@ -106,32 +106,32 @@ def _smt(intent: Intent, layout: Layout) -> Iterator[Finding]:
 
 
 def _memory(intent: Intent, layout: Layout) -> Iterator[Finding]:
-    asked, there = intent.batch.memory_gib, layout.node.memory_gib
-    if there and asked > there:
+    memory, there = intent.batch.memory_gib, layout.node.memory_gib
+    if there and memory > there:
         yield Finding(
             "more-memory-than-there-is",
             "refused",
-            f"{asked:g} GiB per node are requested, but a node of kind {layout.node.kind} has {there:g}",
+            f"{memory:g} GiB per node are requested, but a node of kind {layout.node.kind} has {there:g}",
             "the job would stay queued forever",
             f"at most --memory {there:g}",
         )
 
 
 def _gpus_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
-    each, ranks, there = intent.gpus_per_rank or 0, layout.ranks_per_node, layout.node.gpus
-    if each > there:
+    per_rank, ranks, there = intent.gpus_per_rank or 0, layout.ranks_per_node, layout.node.gpus
+    if per_rank > there:
         yield Finding(
             "more-gpus-than-there-are",
             "refused",
-            f"{each} GPUs per rank are requested, but a node of kind {layout.node.kind} has {there}",
+            f"{per_rank} GPUs per rank are requested, but a node of kind {layout.node.kind} has {there}",
             remedy=f"--gpus-per-rank {gpus_each(layout.node, ranks)}",
         )
-    elif each * ranks > there:
+    elif per_rank * ranks > there:
         yield Finding(
             "more-gpus-than-there-are",
             "note" if intent.oversubscribe else "refused",
-            f"{ranks} ranks with {counted(each, 'GPU')} each need {ranks * each} GPUs, but a node has {there}",
-            remedy="" if intent.oversubscribe else f"--ranks-per-node {max(1, there // each)}, or --oversubscribe",
+            f"{ranks} ranks with {counted(per_rank, 'GPU')} each need {ranks * per_rank} GPUs, but a node has {there}",
+            remedy="" if intent.oversubscribe else f"--ranks-per-node {max(1, there // per_rank)}, or --oversubscribe",
         )
 
 
@@ -162,11 +162,11 @@ def _gpus_used(intent: Intent, layout: Layout) -> Iterator[Finding]:
     holders = Counter(gpu for slot in layout.slots for gpu in slot.gpus)
     if not holders:
         return
-    idle, given = there - len(holders), intent.gpus_per_rank is not None
+    idle, is_requested = there - len(holders), intent.gpus_per_rank is not None
     if idle:
-        remedy = there // layout.gpus_per_rank if given else _all_gpus(layout.node, ranks)
+        remedy = there // layout.gpus_per_rank if is_requested else _all_gpus(layout.node, ranks)
         yield Finding(
-            "idle-gpus" if given else "ranks-do-not-divide-gpus",
+            "idle-gpus" if is_requested else "ranks-do-not-divide-gpus",
             "warning",
             f"{idle} of {there} GPUs of each node {'is' if idle == 1 else 'are'} unused with {counted(ranks, 'rank')}",
             "a node is usually charged as a whole",
@@ -222,7 +222,9 @@ def _idle(intent: Intent, layout: Layout) -> Iterator[Finding]:
     if intent.cores_per_rank and most > layout.cores_per_rank:
         remedy = f"--cores-per-rank {most}"
     else:
-        ranks = _other_ranks(node, len(slots), lambda made: node.cores == sum(len(slot.cores) for slot in made))
+        ranks = _other_ranks(
+            node, len(slots), lambda own_slots: node.cores == sum(len(slot.cores) for slot in own_slots)
+        )
         remedy = f"--ranks-per-node {ranks}" if ranks else ""
     yield Finding(
         "idle-cores",

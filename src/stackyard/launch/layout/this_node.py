@@ -74,17 +74,17 @@ def this_node(
 def _cores(root: Path, allowed: Collection[int]) -> list[_Core]:
     """All cores of the machine in the order of their first threads; each allowed CPU alone without /sys."""
     numa = {cpu: node for node, cpus in _numa_nodes(root).items() for cpu in cpus}
-    found: dict[tuple[int, ...], _Core] = {}
+    cores: dict[tuple[int, ...], _Core] = {}
     for directory in (root / "sys/devices/system/cpu").glob("cpu[0-9]*"):
         topology = directory / "topology"
         siblings = _numbers(_read(topology / "core_cpus_list") or _read(topology / "thread_siblings_list"))
         if siblings:
             package = _integer(_read(topology / "physical_package_id"))
-            found[siblings] = _Core(max(package, 0), numa.get(siblings[0], 0), siblings)
+            cores[siblings] = _Core(max(package, 0), numa.get(siblings[0], 0), siblings)
     for cpu in allowed:
-        if not any(cpu in threads for threads in found):
-            found[(cpu,)] = _Core(0, numa.get(cpu, 0), (cpu,))
-    return sorted(found.values(), key=lambda core: core.threads)
+        if not any(cpu in threads for threads in cores):
+            cores[(cpu,)] = _Core(0, numa.get(cpu, 0), (cpu,))
+    return sorted(cores.values(), key=lambda core: core.threads)
 
 
 def _numa_nodes(root: Path) -> dict[int, tuple[int, ...]]:
@@ -138,8 +138,8 @@ def _domains(
             if len(places) > 1:
                 assumed.append(f"GPU {gpu} is assumed to be next to the first cores: its NUMA node is unknown")
         near[at].append(gpu)
-    made = tuple(NodeDomain(place[0], tuple(sorted(groups[place])), tuple(near[place])) for place in places)
-    return made, tuple(assumed)
+    domains = tuple(NodeDomain(place[0], tuple(sorted(groups[place])), tuple(near[place])) for place in places)
+    return domains, tuple(assumed)
 
 
 def _gpus(root: Path, environ: Mapping[str, str]) -> tuple[str, dict[int, int | None]]:
@@ -160,25 +160,25 @@ def _nvidia(root: Path) -> list[str]:
     A GPU without a device file (in a container with other GPUs) is left out. The file is not opened: the first open of
     an idle GPU takes seconds.
     """
-    found = []
+    gpus = []
     for directory in (root / "proc/driver/nvidia/gpus").glob("*:*"):
         minor = re.search(r"^Device Minor:\s*(\d+)", _read(directory / "information"), re.MULTILINE)
         if minor is None or (root / f"dev/nvidia{minor[1]}").exists():
-            found.append(directory.name.lower())
-    return sorted(found)
+            gpus.append(directory.name.lower())
+    return sorted(gpus)
 
 
 def _amd(root: Path) -> list[str]:
     """PCI addresses in the order of the compute driver's nodes, which is ROCr's; CPUs are nodes without SIMD units."""
     nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")
-    found = []
+    gpus = []
     for directory in sorted(nodes, key=lambda path: int(path.name)):
         values = dict(line.split(maxsplit=1) for line in _read(directory / "properties").splitlines() if " " in line)
         if _integer(values.get("simd_count", "0")) > 0:
             location, domain = _integer(values.get("location_id", "0")), _integer(values.get("domain", "0"))
             bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
-            found.append(f"{domain:04x}:{bus:02x}:{device:02x}.{function}")
-    return found
+            gpus.append(f"{domain:04x}:{bus:02x}:{device:02x}.{function}")
+    return gpus
 
 
 def _shown(count: int, variable: str | None) -> list[int]:
@@ -196,10 +196,10 @@ def _numa_of(root: Path, address: str) -> int | None:
 
 def _numbers(text: str) -> tuple[int, ...]:
     """A list of CPUs from the kernel, ``0-3,8``; empty for other text."""
-    found: list[int] = []
+    numbers: list[int] = []
     for match in re.finditer(r"(\d+)(?:-(\d+))?", text):
-        found.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return tuple(sorted(found))
+        numbers.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(numbers))
 
 
 def _integer(text: str) -> int:

@@ -89,10 +89,10 @@ class Agent:
         return 0
 
     def _connect(self) -> "bool":
-        found = find(self.file["hubs"], self.file["secret"], self.deadline, self._wanted, self.logs.write)
-        if found is None:
+        uplink = find(self.file["hubs"], self.file["secret"], self.deadline, self._wanted, self.logs.write)
+        if uplink is None:
             return False
-        self._use(found)
+        self._use(uplink)
         return True
 
     def _use(self, hub: "Uplink") -> "None":
@@ -176,10 +176,10 @@ class Agent:
 
     def _hello(self, hub: "Uplink") -> "None":
         """Report this node, its started ranks, and earlier unsent messages."""
-        found = facts()
-        every = [one for addresses in found["interfaces"].values() for one in addresses]
+        values = facts()
+        every = [one for addresses in values["interfaces"].values() for one in addresses]
         hello = {
-            "host": self.host, "addresses": every, "node": self.node, "pid": os.getpid(), "facts": found,
+            "host": self.host, "addresses": every, "node": self.node, "pid": os.getpid(), "facts": values,
             "stage": self.staged.hello(), "lacks": os.environ.get("STACKYARD_LACKS", ""),
         }  # fmt: skip
         messages = [{"hello": hello}, *self._ports(), *({"start": one} for one in self.starts), *self.unsent]

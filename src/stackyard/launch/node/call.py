@@ -81,12 +81,12 @@ def _called(suffix: "str") -> "bytes":
 
 def _prepared() -> "Any":
     """The module cloudpickle, after checking that this Python can run the function."""
-    made = json.loads((HERE / "call.json").read_text(encoding="utf-8"))
-    wanted, own = ".".join(map(str, made["python"])), "{}.{}".format(*sys.version_info)
-    if own != wanted:
-        message = f"the function was pickled by Python {wanted}, and {sys.executable} is Python {own}"
+    spec = json.loads((HERE / "call.json").read_text(encoding="utf-8"))
+    version, own = ".".join(map(str, spec["python"])), "{}.{}".format(*sys.version_info)
+    if own != version:
+        message = f"the function was pickled by Python {version}, and {sys.executable} is Python {own}"
         raise UnusableResult(message, "use the same version on both sides: byte code differs")
-    sys.path[:1] = made["path"]
+    sys.path[:1] = spec["path"]
     try:
         import cloudpickle
     except ImportError:
@@ -110,10 +110,10 @@ def _failure(error: "BaseException", trace: "TracebackType | None") -> "dict[str
     try:
         import cloudpickle
 
-        kept = cloudpickle.dumps(error)
+        data = cloudpickle.dumps(error)
     except Exception:
-        kept = b""
-    return {"ok": False, "error": kept, "kind": type(error).__name__, "message": str(error), "text": text, "hint": ""}
+        data = b""
+    return {"ok": False, "error": data, "kind": type(error).__name__, "message": str(error), "text": text, "hint": ""}
 
 
 def _status(error: "BaseException") -> "int":

@@ -25,8 +25,8 @@ class NodeDirectory:
 
     def __init__(self, path: "str") -> "None":
         self.path = path
-        found = os.stat(path)
-        if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        status = os.stat(path)
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise OSError(f"{path} is not a private directory of this user")
         self._lock = locked(os.path.join(path, "lock"), os.O_CREAT)
         self.pipe = os.open(os.path.join(path, "pipe"), os.O_RDWR | os.O_NONBLOCK)

@@ -115,9 +115,9 @@ def _is_nonce(value: "Any") -> "bool":
     return isinstance(value, str) and len(value) == 32 and all(letter in "0123456789abcdef" for letter in value)
 
 
-def _same(given: "Any", expected: "str") -> "bool":
+def _same(answer: "Any", expected: "str") -> "bool":
     """Compare in constant time; anything other than ASCII text is unequal."""
-    return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
+    return isinstance(answer, str) and hmac.compare_digest(answer.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def _proof(secret: "str", what: "str", first: "str", second: "str") -> "str":

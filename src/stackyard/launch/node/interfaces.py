@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     Interfaces = Mapping[str, Sequence[str]]
 
 
-def reachable(found: "Interfaces", interface: "str", alone: "bool" = False) -> "list[str]":
+def reachable(interfaces: "Interfaces", interface: "str", alone: "bool" = False) -> "list[str]":
     """Addresses of a machine, best first: named interfaces, IPv4, IPv6; loopback last and only if `alone`.
 
     Args:
-        found: addresses by interface, from `stackyard.launch.node.machine.addresses`.
+        interfaces: addresses by interface, from `stackyard.launch.node.machine.addresses`.
         interface: beginnings of interface names, e.g. ``hsn`` or ``ib0,eth``, best first; empty: any.
         alone: only this machine connects, so that loopback can be used.
     """
-    wanted = [name for name in interface.split(",") if name]
+    names = [name for name in interface.split(",") if name]
 
     def order(item: "tuple[str, str]") -> "tuple[int, bool]":
         name, address = item
-        place = next((i for i, start in enumerate(wanted) if name.startswith(start)), len(wanted))
+        place = next((i for i, start in enumerate(names) if name.startswith(start)), len(names))
         return place, ":" in address
 
-    pairs = [(name, address) for name, every in found.items() for address in every]
+    pairs = [(name, address) for name, every in interfaces.items() for address in every]
     outside = [address for _, address in sorted(((n, a) for n, a in pairs if not is_loopback(a)), key=order)]
     inside = [address for _, address in pairs if is_loopback(address)]
     return outside + (inside if alone or not outside else [])
 
 
-def on_interface(found: "Interfaces", interface: "str") -> "list[str]":
+def on_interface(interfaces: "Interfaces", interface: "str") -> "list[str]":
     """The addresses of the named interfaces, IPv4 first; none if no name begins with one of `interface`."""
-    wanted = tuple(name for name in interface.split(",") if name)
-    named = {name: addresses for name, addresses in found.items() if wanted and name.startswith(wanted)}
+    names = tuple(name for name in interface.split(",") if name)
+    named = {name: addresses for name, addresses in interfaces.items() if names and name.startswith(names)}
     return reachable(named, interface) if named else []
 
 
-def offered(found: "Interfaces", interface: "str") -> "list[str]":
+def offered(interfaces: "Interfaces", interface: "str") -> "list[str]":
     """The addresses on which a process listens for other nodes: those of the named interfaces, else all."""
-    return on_interface(found, interface) or reachable(found, interface)
+    return on_interface(interfaces, interface) or reachable(interfaces, interface)

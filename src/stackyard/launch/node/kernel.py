@@ -28,12 +28,12 @@ NONCE, WAIT_S, WAITING = 32, 10, 64
 def free_ports() -> "dict[str, int]":
     """Free loopback ports, one for each port of a kernel."""
     taken = [socket.socket() for _ in PORTS]
-    for each in taken:
-        each.bind(("127.0.0.1", 0))
-    found = {name: each.getsockname()[1] for name, each in zip(PORTS, taken)}  # noqa: B905 - runs on Python 3.8
-    for each in taken:
-        each.close()
-    return found
+    for listener in taken:
+        listener.bind(("127.0.0.1", 0))
+    ports = {name: listener.getsockname()[1] for name, listener in zip(PORTS, taken)}  # noqa: B905 - runs on Python 3.8
+    for listener in taken:
+        listener.close()
+    return ports
 
 
 def address_towards(others: "list[str]") -> "str":
@@ -45,8 +45,8 @@ def address_towards(others: "list[str]") -> "str":
         family = socket.AF_INET6 if ":" in other else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probe, suppress(OSError):
             probe.connect((other, 9))
-            found = probe.getsockname()[0]
-            return "127.0.0.1" if found == other else found
+            address = probe.getsockname()[0]
+            return "127.0.0.1" if address == other else address
     return "127.0.0.1"
 
 
@@ -100,8 +100,8 @@ class Door:
             return None
         finally:
             self.waiting -= 1
-        wanted = hmac.new(self.key, nonce + answer[:1], hashlib.sha256).digest()
-        return answer[0] if hmac.compare_digest(wanted, answer[1:]) and answer[0] < len(PORTS) else None
+        digest = hmac.new(self.key, nonce + answer[:1], hashlib.sha256).digest()
+        return answer[0] if hmac.compare_digest(digest, answer[1:]) and answer[0] < len(PORTS) else None
 
 
 async def ended(stream: "StreamReader") -> None:

@@ -38,8 +38,8 @@ def sweep(own: "str", start: "str", host: "str", lock: "str" = "") -> "None":
 
 def is_private(path: "str") -> "bool":
     """Whether it is a directory of this user that no other user may enter."""
-    found = os.lstat(path)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    status = os.lstat(path)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
 def locked(path: "str", flags: "int" = 0) -> "int":
@@ -70,7 +70,7 @@ def remove(path: "str") -> "None":
 def _remove_if_left(path: "str", lock: "str") -> "None":
     if time.time() - os.stat(path).st_mtime < LEFT_S or not is_private(path):
         return
-    held = locked(os.path.join(path, lock))
-    if held >= 0:
+    descriptor = locked(os.path.join(path, lock))
+    if descriptor >= 0:
         remove(path)
-        os.close(held)
+        os.close(descriptor)

@@ -105,9 +105,9 @@ class Logs:
         """Check more often until the first output: the ranks start now."""
         self._wish(self._begin_to_hurry)
 
-    def hold(self, held: "bool") -> "None":
+    def hold(self, is_held: "bool") -> "None":
         """Pause reading until the hub has received the present output."""
-        self._held = held
+        self._held = is_held
 
     def end(self, task: "int", tail: "bool") -> "None":
         """Report the rest of a rank's output, with its last lines if `tail`."""

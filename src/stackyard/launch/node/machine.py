@@ -36,7 +36,7 @@ def addresses() -> "dict[str, list[str]]":
     import fcntl
     import struct
 
-    found = {}  # type: dict[str, list[str]]
+    by_name = {}  # type: dict[str, list[str]]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
@@ -45,13 +45,13 @@ def addresses() -> "dict[str, list[str]]":
                 continue
             address = socket.inet_ntoa(answer[20:24])
             if not address.startswith("169.254."):  # RFC 3927: valid on one link only
-                found.setdefault(name, []).append(address)
+                by_name.setdefault(name, []).append(address)
     for line in slurp("/proc/net/if_inet6").splitlines():
         digits, _, _, scope, _, name = line.split()
         if scope != "20":
             packed = bytes.fromhex(digits)
-            found.setdefault(name, []).append(socket.inet_ntop(socket.AF_INET6, packed))
-    return found
+            by_name.setdefault(name, []).append(socket.inet_ntop(socket.AF_INET6, packed))
+    return by_name
 
 
 def is_loopback(address: "str") -> "bool":
@@ -70,18 +70,18 @@ def cpu_model() -> "str":
 
 def gpus() -> "list[dict[str, str]]":
     """The GPUs listed by the drivers, in /proc/driver/nvidia/gpus, and for AMD in the KFD topology."""
-    found = []
+    rows = []
     for bus in listed("/proc/driver/nvidia/gpus"):
         text = slurp(f"/proc/driver/nvidia/gpus/{bus}/information")
         info = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
-        found.append({"vendor": "nvidia", "bus": bus, "name": info.get("Model", ""), "uuid": info.get("GPU UUID", "")})
+        rows.append({"vendor": "nvidia", "bus": bus, "name": info.get("Model", ""), "uuid": info.get("GPU UUID", "")})
     root = "/sys/class/kfd/kfd/topology/nodes"
     for node in listed(root):
         info = dict(line.split(None, 1) for line in slurp(f"{root}/{node}/properties").splitlines() if " " in line)
         if info.get("simd_count", "0") != "0":
             name = slurp(f"{root}/{node}/name").strip()
-            found.append({"vendor": "amd", "bus": info.get("location_id", ""), "name": name, "uuid": info["unique_id"]})
-    return found
+            rows.append({"vendor": "amd", "bus": info.get("location_id", ""), "name": name, "uuid": info["unique_id"]})
+    return rows
 
 
 def listed(directory: "str") -> "list[str]":

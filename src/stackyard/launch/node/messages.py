@@ -63,8 +63,8 @@ class Connection:
     connection fails or is closed by the other end; then it has the reason.
     """
 
-    def __init__(self, made: "socket.socket", limit: "int" = UNAUTHENTICATED_LIMIT) -> "None":
-        self.socket = made
+    def __init__(self, stream: "socket.socket", limit: "int" = UNAUTHENTICATED_LIMIT) -> "None":
+        self.socket = stream
         self.why = ""
         self.invalid = False
         self._host = None  # type: Host | None

@@ -52,11 +52,11 @@ class Rank:
 
 def below(ranks: "Iterable[Rank]") -> "dict[int, int]":
     """The present processes of these ranks, each with its start time."""
-    found = {}  # type: dict[int, int]
+    parents = {}  # type: dict[int, int]
     for rank in ranks:
         rank.refresh()
-        found.update(rank.below)
-    return found
+        parents.update(rank.below)
+    return parents
 
 
 def tasks_of(plan: "dict[str, Any]", node: "int") -> "int":

@@ -19,25 +19,25 @@ SILENT_MS = 20_000
 
 
 def connect(
-    targets: "list[str]", deadline: "float", wanted: "Callable[[], bool]"
+    targets: "list[str]", deadline: "float", is_wanted: "Callable[[], bool]"
 ) -> "tuple[socket.socket, str] | None":
-    """A connection to the first ``address:port`` that answers; None after `deadline`, or if no longer `wanted`.
+    """A connection to the first ``address:port`` that answers; None after `deadline`, or if no longer `is_wanted`.
 
     Addresses are tried 0.1 s apart, and all of them again until one answers.
     """
-    while time.monotonic() < deadline and targets and wanted():
+    while time.monotonic() < deadline and targets and is_wanted():
         waiting = selectors.DefaultSelector()
         todo, until = list(targets), min(deadline, time.monotonic() + 3)
         while time.monotonic() < until and (todo or waiting.get_map()):
             if todo and not _begin(todo.pop(0), waiting) and (todo or not waiting.get_map()):
                 continue  # no route to that address: known at once
             for key, _ in waiting.select(0.1 if todo else max(0.0, until - time.monotonic())):
-                found = key.fileobj
-                waiting.unregister(found)
-                if found.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:  # type: ignore[union-attr]
+                connection = key.fileobj
+                waiting.unregister(connection)
+                if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:  # type: ignore[union-attr]
                     _close_all(waiting)
-                    return found, key.data  # type: ignore[return-value]
-                found.close()  # type: ignore[union-attr]
+                    return connection, key.data  # type: ignore[return-value]
+                connection.close()  # type: ignore[union-attr]
         _close_all(waiting)
         time.sleep(0.2)
     return None
@@ -46,14 +46,14 @@ def connect(
 def _begin(target: "str", waiting: "selectors.BaseSelector") -> "bool":
     """Start to connect; False if that fails at once."""
     address, _, port = target.rpartition(":")
-    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    made.setblocking(False)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18), SILENT_MS)
-    if made.connect_ex((address.strip("[]"), int(port))) in (0, 11, 36, 115):  # EAGAIN, EINPROGRESS
-        waiting.register(made, selectors.EVENT_WRITE, target)
+    connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18), SILENT_MS)
+    if connection.connect_ex((address.strip("[]"), int(port))) in (0, 11, 36, 115):  # EAGAIN, EINPROGRESS
+        waiting.register(connection, selectors.EVENT_WRITE, target)
         return True
-    made.close()
+    connection.close()
     return False
 
 
@@ -82,21 +82,21 @@ def hold_port(tries: "int" = 100) -> "tuple[int, list[socket.socket]]":
 
 def bind(port: "int", addresses: "Sequence[str]") -> "tuple[int, list[socket.socket]]":
     """Sockets bound to one port (0: a free one) of each of these addresses. Raises OSError."""
-    held = []  # type: list[socket.socket]
+    sockets = []  # type: list[socket.socket]
     try:
         for address in addresses:
-            made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-            held.append(made)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            sockets.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if ":" in address:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made.bind((address, port))
-            port = made.getsockname()[1]
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind((address, port))
+            port = listener.getsockname()[1]
     except OSError:
-        for one in held:
+        for one in sockets:
             one.close()
         raise
-    return port, held
+    return port, sockets
 
 
 def listen(
@@ -119,9 +119,9 @@ def accept(listening: "socket.socket") -> "Iterator[tuple[socket.socket, str]]":
     """Every connection that has arrived, non-blocking, with the address it comes from. Raises OSError."""
     while True:
         try:
-            made, address = listening.accept()
+            connection, address = listening.accept()
         except BlockingIOError:
             return
-        made.setblocking(False)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield made, address[0]
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield connection, address[0]

@@ -188,10 +188,10 @@ class StepFile:
             return task % self.nodes, task // self.nodes
         node = 0
         for block in self.blocks:
-            each = len(block.slots)
-            if task < block.nodes * each:
-                return node + task // each, task % each
-            node, task = node + block.nodes, task - block.nodes * each
+            per_node = len(block.slots)
+            if task < block.nodes * per_node:
+                return node + task // per_node, task % per_node
+            node, task = node + block.nodes, task - block.nodes * per_node
         return task // self.tasks_per_node, task % self.tasks_per_node
 
     def tasks_of(self, node: int) -> range:
@@ -200,10 +200,10 @@ class StepFile:
             return range(node, self.tasks, self.nodes)
         task = 0
         for block in self.blocks:
-            each = len(block.slots)
+            per_node = len(block.slots)
             if node < block.nodes:
-                return range(task + node * each, task + (node + 1) * each)
-            node, task = node - block.nodes, task + block.nodes * each
+                return range(task + node * per_node, task + (node + 1) * per_node)
+            node, task = node - block.nodes, task + block.nodes * per_node
         return range(task + node * self.tasks_per_node, task + (node + 1) * self.tasks_per_node)
 
     def block_of(self, node: int) -> PlannedBlock:
@@ -232,10 +232,10 @@ class StepFile:
 
     def who(self, task: int) -> str:
         """``rank 3``, or ``rank 1 of workers (task 3)``."""
-        found = self.in_role(task)
-        if found is None:
+        place = self.in_role(task)
+        if place is None:
             return f"rank {task}" if self.ranks_per_task == 1 else f"task {task}"
-        return f"rank {found[1]} of {found[0].name} (task {task})"
+        return f"rank {place[1]} of {place[0].name} (task {task})"
 
     @property
     def ports_of(self) -> dict[int, int]:
@@ -259,17 +259,17 @@ class StepFile:
         if value["format"] != FORMAT:
             raise ValueError(f"{path}: format {value['format']}, not {FORMAT}")
         known = {f.name for f in fields(cls)}
-        made: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k in known}
-        made = {"secret": "", "id": "", **made}
-        made["slots"] = _slots(value.get("slots", ()))
-        made["more_ports"] = tuple((node, count) for node, count in value.get("more_ports", ()))
-        made["blocks"] = tuple(
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items() if k in known}
+        values = {"secret": "", "id": "", **values}
+        values["slots"] = _slots(value.get("slots", ()))
+        values["more_ports"] = tuple((node, count) for node, count in value.get("more_ports", ()))
+        values["blocks"] = tuple(
             PlannedBlock(b["nodes"], _slots(b["slots"]), tuple(b["roles"])) for b in value.get("blocks", ())
         )
         if stage := value.get("stage"):
-            made["stage"] = PlannedStage(**{**stage, "items": tuple((name, path) for name, path in stage["items"])})
-        made["roles"] = tuple(PlannedRole(**role) for role in value.get("roles", ()))
-        return cls(**made)
+            values["stage"] = PlannedStage(**{**stage, "items": tuple((name, path) for name, path in stage["items"])})
+        values["roles"] = tuple(PlannedRole(**role) for role in value.get("roles", ()))
+        return cls(**values)
 
 
 def _slots(values: Iterable[dict[str, Any]]) -> tuple[PlannedSlot, ...]:

@@ -39,13 +39,13 @@ def main(arguments: "list[str]") -> "int":
     path, kind, _, *program = arguments
     with open(path) as stream:
         told = json.load(stream)
-    found = find(told["hubs"], told["secret"], time.monotonic() + told["limit_s"], lambda: True, _say)
-    if found is None:
+    uplink = find(told["hubs"], told["secret"], time.monotonic() + told["limit_s"], lambda: True, _say)
+    if uplink is None:
         _say("cannot connect to the terminal at " + ", ".join(told["hubs"]))
         return 1
-    found.socket.setblocking(True)
-    found.socket.sendall(READY)
-    return with_terminal(found.socket, program, told["size"]) if kind == "tty" else with_pipe(found.socket, program)
+    uplink.socket.setblocking(True)
+    uplink.socket.sendall(READY)
+    return with_terminal(uplink.socket, program, told["size"]) if kind == "tty" else with_pipe(uplink.socket, program)
 
 
 def with_terminal(user: "socket.socket", program: "list[str]", size: "list[int]") -> "int":

@@ -79,24 +79,24 @@ class Uplink:
 
 
 def find(
-    hubs: "list[str]", secret: "str", deadline: "float", wanted: "Callable[[], bool]", log: "Callable[[str], None]",
+    hubs: "list[str]", secret: "str", deadline: "float", is_wanted: "Callable[[], bool]", log: "Callable[[str], None]",
     who: "str" = "the hub",
 ) -> "Uplink | None":  # fmt: skip
-    """The first of `hubs` (``address:port``) that authenticates itself; None after `deadline` or if no longer `wanted`.
+    """The first of `hubs` (``address:port``) that authenticates itself; None after `deadline`, or once not `is_wanted`.
 
     `log` is called for listeners that are not `who`. A listener that does not know the secret is not tried again. One
     that does not answer, or closes the connection, is: it may be a hub with too many connections at once.
     """
     left = list(hubs)
     while left:
-        found = connect(left, deadline, wanted)
-        if found is None:
+        reply = connect(left, deadline, is_wanted)
+        if reply is None:
             return None
-        made, name = found
-        connection = Connection(made)
+        stream, name = reply
+        connection = Connection(stream)
         why = introduce(connection, secret, min(deadline - time.monotonic(), GREET_S))
         if not why:
-            made.setblocking(False)
+            stream.setblocking(False)
             return Uplink(connection, name)
         connection.close()
         log(f"{name} is not {who} of this launch: {why}")

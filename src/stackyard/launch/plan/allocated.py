@@ -40,10 +40,10 @@ def left_over(layout: Layout, environ: Mapping[str, str]) -> tuple[Finding, ...]
 
     Sources: sbatch(1) and heterogeneous_jobs of Slurm: SLURM_HET_SIZE (SLURM_PACK_SIZE before 20.02).
     """
-    found = []
+    findings = []
     components = environ.get("SLURM_HET_SIZE") or environ.get("SLURM_PACK_SIZE", "")
     if components.isdigit() and int(components) > 1:
-        found.append(
+        findings.append(
             Finding(
                 "one-component", "warning", f"this job has {components} components; the launch uses the first one only",
                 "a launch has the nodes of one allocation",
@@ -56,7 +56,7 @@ def left_over(layout: Layout, environ: Mapping[str, str]) -> tuple[Finding, ...]
         used = sum(len({core for slot in part.slots for core in slot.cores}) * part.nodes for part in layout.alike)
         if (spare := sum(cpus) - used * layout.smt) > 0:
             tasks = environ.get("SLURM_TASKS_PER_NODE", "")
-            found.append(
+            findings.append(
                 Finding(
                     "uneven-allocation", "warning", f"{spare} of the {sum(cpus)} CPUs of this allocation are not used",
                     f"its nodes have {', '.join(map(str, cpus))} CPUs" + (f" for {tasks} tasks" if tasks else "")
@@ -64,24 +64,24 @@ def left_over(layout: Layout, environ: Mapping[str, str]) -> tuple[Finding, ...]
                     "allocate the same number of tasks on each node, e.g. --ntasks-per-node=N instead of -n",
                 )
             )  # fmt: skip
-    return tuple(found)
+    return tuple(findings)
 
 
 def _tasks_per_node(environ: Mapping[str, str], hosts: int) -> int:
     """``--ntasks-per-node``, else ``-n`` over the nodes; 0 if neither was given, or it does not divide evenly."""
     if is_within_step(environ):
         return 0
-    if each := environ.get("SLURM_NTASKS_PER_NODE", ""):
-        return int(each) if each.isdigit() else 0
+    if count := environ.get("SLURM_NTASKS_PER_NODE", ""):
+        return int(count) if count.isdigit() else 0
     tasks = environ.get("SLURM_NTASKS", "")
     return int(tasks) // hosts if tasks.isdigit() and int(tasks) % hosts == 0 else 0
 
 
 def _cores(environ: Mapping[str, str], node: Node, offer: Offer, ranks: int) -> int:
     """``-c`` in cores (Slurm counts hardware threads); without it, the tasks' share unless it is whole nodes."""
-    given = environ.get("SLURM_CPUS_PER_TASK", "")
-    if given.isdigit():
-        threads = int(given)
+    count = environ.get("SLURM_CPUS_PER_TASK", "")
+    if count.isdigit():
+        threads = int(count)
     elif 0 < offer.cpus < sum(len(domain.cores) for domain in node.domains) * node.smt:
         threads = offer.cpus // ranks
     else:
@@ -93,6 +93,6 @@ def _cores(environ: Mapping[str, str], node: Node, offer: Offer, ranks: int) -> 
 
 def _gpus(environ: Mapping[str, str], offer: Offer, ranks: int) -> int | None:
     """``--gpus-per-task``, else a share of the allocated GPUs; None: unknown, or fewer than ranks."""
-    if given := environ.get("SLURM_GPUS_PER_TASK", ""):
-        return last_number(given)
+    if count := environ.get("SLURM_GPUS_PER_TASK", ""):
+        return last_number(count)
     return None if offer.gpus is None or 0 < offer.gpus < ranks else offer.gpus // ranks

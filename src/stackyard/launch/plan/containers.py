@@ -83,19 +83,19 @@ def wrap(
     # checked with the image as it is named, run with the copy on the node
     inside = RuntimeInput(staged_image(intent) or image, cwd, policy, gpu, binds, path, {**apart, **policy.variables})
     runtime.check(replace(inside, image=image))
-    made = runtime.wrapper(inside)
-    reasons = (*made.reasons, *_of_apart(apart), *_of_bindings(site))
+    wrapper = runtime.wrapper(inside)
+    reasons = (*wrapper.reasons, *_of_apart(apart), *_of_bindings(site))
     # for the preflight: host files that must exist on each node, and files that all nodes share
     needed = tuple(dict.fromkeys((*_sources(policy), *bindings.needed)))
     shared = tuple(path for path in (*fixed, *(() if staged_image(intent) else (image,))) if path not in needed)
-    return replace(made, needed=needed, shared=shared, host_mpi=bindings.mpi.library, reasons=reasons)
+    return replace(wrapper, needed=needed, shared=shared, host_mpi=bindings.mpi.library, reasons=reasons)
 
 
 def _sources(policy: ContainerPolicy) -> list[str]:
     """The host paths in the site's ``binds`` and in ``--bind`` options; the runtime resolves relative ones."""
-    given = [*policy.binds, *(after for word, after in pairwise(policy.options) if word in _BIND_WORDS)]
-    given += [word.partition("=")[2] for word in policy.options if word.partition("=")[0] in _BIND_WORDS]
-    return [each.partition(":")[0] for words in given for each in words.split(",") if each.startswith("/")]
+    binds = [*policy.binds, *(after for word, after in pairwise(policy.options) if word in _BIND_WORDS)]
+    binds += [word.partition("=")[2] for word in policy.options if word.partition("=")[0] in _BIND_WORDS]
+    return [word.partition(":")[0] for words in binds for word in words.split(",") if word.startswith("/")]
 
 
 def _of_apart(apart: Mapping[str, str]) -> tuple[Reason, ...]:

@@ -86,10 +86,10 @@ def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:
         return replace(context, offer=_allocated(reports, context, context.allocation, intent, site))
     kind = site.nodes[nodes.pick_kind(site, intent).kind] if site.nodes else NodeKind()
     offer = reports.of_partition(intent.batch.queue or kind.queue or site.scheduler.queue)
-    wanted = intent.nodes + intent.spare
-    if offer is not None and wanted > offer.nodes:
+    count = intent.nodes + intent.spare
+    if offer is not None and count > offer.nodes:
         raise InputError(
-            f"{wanted} nodes requested, but partition {offer.partition} has {offer.nodes}",
+            f"{count} nodes requested, but partition {offer.partition} has {offer.nodes}",
             hint=f"request -N {max(1, offer.nodes - intent.spare)}, or another partition with -p; "
             "`sinfo -s` lists partitions",
         )
@@ -99,7 +99,7 @@ def with_offer(context: PlanContext, intent: Intent, site: Site) -> PlanContext:
 def _allocated(reports: NodeReports, context: PlanContext, allocation: Allocation, intent: Intent, site: Site) -> Offer:
     """The scheduler's report on the allocated nodes; without GPUs if the site does not request them."""
     counted = site.scheduler.gpu_request != "none"
-    some = not site.nodes or any(each.gpu.count or each.domains for each in site.nodes.values())
+    some = not site.nodes or any(node.gpu.count or node.domains for node in site.nodes.values())
     offer = reports.of_allocation(
         allocation, context.environ, here=os.uname().nodename.partition(".")[0], described=bool(site.nodes),
         gpus=counted and some and intent.gpus_per_rank != 0,

@@ -49,9 +49,9 @@ def of_submission(scheduler: Batch, environ: Mapping[str, str]) -> dict[str, str
     """
     if not environ.get(scheduler.job_variable):
         return dict(environ)
-    kept = re.compile(scheduler.inherited)
+    pattern = re.compile(scheduler.inherited)
     dropped = _DEVICES if any(environ.get(name) for name in _OWN_GPUS) else ()
-    return {name: value for name, value in environ.items() if kept.fullmatch(name) and name not in dropped}
+    return {name: value for name, value in environ.items() if pattern.fullmatch(name) and name not in dropped}
 
 
 def is_within_step(environ: Mapping[str, str]) -> bool:

@@ -87,25 +87,25 @@ def make_plan(
     refuse(layout.findings)
     # what starts them: the backend's program first, since the launch line depends on it
     name = launcher_name(intent, site.scheduler, context)
-    made = program_of(intent, layout, name, program)
-    refuse(made.findings)
-    line = launchers.get(name).line(launch_request(intent, site, context, made, hosts, name))
+    rank_program = program_of(intent, layout, name, program)
+    refuse(rank_program.findings)
+    line = launchers.get(name).line(launch_request(intent, site, context, rank_program, hosts, name))
     line = with_mpi(removing.line_without(line, removing.removed(intent.launcher_args)), name, context, head)
     if name == "srun" and context.allocation is None and not head:
         line = own_allocation(intent, site, layout, context, line)
     # what surrounds each rank: wrappers, variables, files copied to the nodes
-    wrappers = wrappers_of(intent, site, made, context)
+    wrappers = wrappers_of(intent, site, rank_program, context)
     plain, private = variables_of(intent, site, node.kind, context)
     stage = stage_of(intent, site, layout, context) if program is None else Stage()
     own = job_variables(layout, line, context) | stack_variables(intent, context)
     return Plan(
-        layout, made, line, wrappers, context.stack.change, variables={**own, **plain}, private=private,
+        layout, rank_program, line, wrappers, context.stack.change, variables={**own, **plain}, private=private,
         cwd=intent.cwd or str(Path.cwd()),
         head=head_of(intent, site, layout, context) if head else None,
-        reasons=(*made.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons),
+        reasons=(*rank_program.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons),
         findings=(
             *layout.findings, *threads_replaced(intent, layout, context), *unused_part(layout, context),
-            *made.findings, *line.findings,
+            *rank_program.findings, *line.findings,
             *(f for w in wrappers for f in w.findings),
         ),
         stage=stage, shared=tuple(path for path in (context.stack.prefix, *_image(context, stage)) if path),
@@ -152,19 +152,19 @@ def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[
     backend_context = backends.BackendContext(in_container=bool(intent.container), launcher=launcher)
     if program is None:
         name, reason = backends.choose(intent)
-        made = backends.get(name).program(intent, layout, backend_context)
+        rank_program = backends.get(name).program(intent, layout, backend_context)
         if launcher == "local" and layout.ranks > 1 and backends.needs_mpi(intent):
             raise InputError(
                 f"the program uses MPI, and the launcher local provides no PMI: each of the {layout.ranks} ranks would "
                 "be rank 0 of 1",
                 hint="leave out --launcher, or use --launcher mpirun or mpich" + _GLOO * (name == "horovod"),
             )
-        return replace(made, reasons=(*reason, *made.reasons))
+        return replace(rank_program, reasons=(*reason, *rank_program.reasons))
     name, _ = backends.choose(intent)
     wired = name == "mpi" or (name == "horovod" and intent.controller != "gloo")
     plain = intent.model_copy(update={"program": tuple(program)})
-    made = backends.get("mpi" if wired else "any").program(plain, layout, backend_context)
-    return made
+    rank_program = backends.get("mpi" if wired else "any").program(plain, layout, backend_context)
+    return rank_program
 
 
 def in_order(hosts: Sequence[str] | None, context: PlanContext) -> Sequence[str] | None:
@@ -176,17 +176,17 @@ def in_order(hosts: Sequence[str] | None, context: PlanContext) -> Sequence[str]
 
 
 def launch_request(
-    intent: Intent, site: Site, context: PlanContext, made: RankProgram, hosts: Sequence[str] | None, launcher: str
+    intent: Intent, site: Site, context: PlanContext, program: RankProgram, hosts: Sequence[str] | None, launcher: str
 ) -> LaunchRequest:
     """The launcher's input: the tasks of a program, on all nodes of the allocation or on some of them."""
     allocation = context.allocation
     inside = hosts is None and (allocation is None or len(allocation.hosts) == intent.nodes)
-    gpus = made.mpi and site.nodes.get(made.layout.node.kind, NodeKind()).gpu.count > 0
+    gpus = program.mpi and site.nodes.get(program.layout.node.kind, NodeKind()).gpu.count > 0
     scheduler = of_kind(site.scheduler, context)
     return LaunchRequest(
-        made.layout,
-        with_pmi(scheduler, context) if launcher == "srun" and made.mpi else scheduler,
-        mpi=made.mpi,
+        program.layout,
+        with_pmi(scheduler, context) if launcher == "srun" and program.mpi else scheduler,
+        mpi=program.mpi,
         gpu_aware_mpi=gpus,
         inside=inside,
         within_step=allocation is not None and is_within_step(context.environ),
@@ -208,22 +208,22 @@ def own_allocation(intent: Intent, site: Site, layout: Layout, context: PlanCont
     own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
     head = head_of(intent, site, layout, context)
     words = [d for d in head.directives if d[0].split("=")[0] in SHARED_BY_SRUN or d[0].split("=")[0] in own]
-    given = {word.split("=")[0] for word in line.words}
-    more = tuple(word for directive in words for word in directive if directive[0].split("=")[0] not in given)
+    options = {word.split("=")[0] for word in line.words}
+    more = tuple(word for directive in words for word in directive if directive[0].split("=")[0] not in options)
     return replace(line, words=(line.words[0], *more, *line.words[1:]))
 
 
-def wrappers_of(intent: Intent, site: Site, made: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:
+def wrappers_of(intent: Intent, site: Site, program: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:
     """The wrappers, outermost first: terminal, image, profilers, which must trace the program and not the runtime."""
-    found = list(terminals.wrap(intent, made))
+    wrappers = list(terminals.wrap(intent, program))
     if intent.container:
-        found.append(
+        wrappers.append(
             containers.wrap(
-                intent, site, made.layout, context.stack.change, program=made, stack_root=context.stack.folder,
+                intent, site, program.layout, context.stack.change, program=program, stack_root=context.stack.folder,
                 environ=context.environ,
             )
         )  # fmt: skip
-    return (*found, *profilers.wrap(intent.profile, made.layout.ranks))
+    return (*wrappers, *profilers.wrap(intent.profile, program.layout.ranks))
 
 
 def stage_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> Stage:
@@ -237,11 +237,11 @@ def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
     NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME follow from the node kind's `nics` unless the site sets them.
     """
     node = site.nodes.get(kind, NodeKind())
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if node.nics:
-        found["NCCL_SOCKET_IFNAME"] = ",".join(node.nics)
-        found["GLOO_SOCKET_IFNAME"] = node.nics[0]
-    return {**found, **site.run_variables, **site.launch.variables, **node.variables, **intent.variables}
+        variables["NCCL_SOCKET_IFNAME"] = ",".join(node.nics)
+        variables["GLOO_SOCKET_IFNAME"] = node.nics[0]
+    return {**variables, **site.run_variables, **site.launch.variables, **node.variables, **intent.variables}
 
 
 def job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dict[str, str]:
@@ -251,22 +251,22 @@ def job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dic
 
     Programs read the latter; a launcher without this option neither sets it nor passes it on.
     """
-    found = {} if "PYTHONFAULTHANDLER" in context.environ else {"PYTHONFAULTHANDLER": "1"}
+    variables = {} if "PYTHONFAULTHANDLER" in context.environ else {"PYTHONFAULTHANDLER": "1"}
     name = context.batch.cpus_variable
     if name not in context.environ or "-c" in line.words:
-        return found
-    return {**found, name: str(layout.cores_per_rank * layout.smt)}
+        return variables
+    return {**variables, name: str(layout.cores_per_rank * layout.smt)}
 
 
 def threads_replaced(intent: Intent, layout: Layout, context: PlanContext) -> tuple[Finding, ...]:
     """A note if your shell's OMP_NUM_THREADS differs from that of the ranks."""
-    given = context.environ.get("OMP_NUM_THREADS", "")
-    if given in ("", str(layout.threads)) or intent.threads_per_rank or "OMP_NUM_THREADS" in intent.variables:
+    value = context.environ.get("OMP_NUM_THREADS", "")
+    if value in ("", str(layout.threads)) or intent.threads_per_rank or "OMP_NUM_THREADS" in intent.variables:
         return ()
     return (
         Finding(
-            "threads-replaced", "note", f"OMP_NUM_THREADS={given} of your shell is replaced by {layout.threads}",
-            "one thread per core of a rank", f"use --threads-per-rank {given}, or --env OMP_NUM_THREADS={given}",
+            "threads-replaced", "note", f"OMP_NUM_THREADS={value} of your shell is replaced by {layout.threads}",
+            "one thread per core of a rank", f"use --threads-per-rank {value}, or --env OMP_NUM_THREADS={value}",
         ),
     )  # fmt: skip
 
@@ -292,8 +292,8 @@ def variables_of(intent: Intent, site: Site, kind: str, context: PlanContext) ->
 def head_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> BatchHead:
     """The directives of the batch script, spare nodes included; a queue that rejects the job is a finding."""
     kind = site.nodes.get(layout.node.kind, NodeKind())
-    given = intent.batch.scheduler_args
-    options = intent.batch.model_copy(update={"scheduler_args": removing.kept(given)})
+    words = intent.batch.scheduler_args
+    options = intent.batch.model_copy(update={"scheduler_args": removing.kept(words)})
     request = BatchRequest(
         layout,
         options,
@@ -309,7 +309,7 @@ def head_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) ->
         restarts=intent.restarts,
     )
     head = schedulers.get(context.scheduler, site.scheduler).head(request)
-    head = removing.head_without(head, removing.removed(given))
+    head = removing.head_without(head, removing.removed(words))
     return replace(head, findings=(*head.findings, *queue_findings(request)))
 
 
@@ -327,13 +327,13 @@ def job_name(intent: Intent) -> str:
     return safe(Path(script).stem) or "stackyard"
 
 
-def unused(given: Iterable[str], context: PlanContext) -> list[str]:
+def unused(names: Iterable[str], context: PlanContext) -> list[str]:
     """The fields of `BatchOptions` that were set but have no effect on a launch.
 
     Inside an allocation, or without a scheduler, all of them; else those that srun has no option for.
     """
     makes_one = context.batch.makes_allocation and context.allocation is None
-    return [name for name in given if not makes_one or name in ("array", "requeue", "output", "signal_s")]
+    return [name for name in names if not makes_one or name in ("array", "requeue", "output", "signal_s")]
 
 
 def check_program(intent: Intent, stack_image: str = "") -> None:

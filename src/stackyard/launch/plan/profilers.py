@@ -122,9 +122,9 @@ def wrap(specs: Sequence[str], ranks: int, step: str = "${STACKYARD_STEP}") -> t
 
 
 def _wrapper(spec: str, ranks: int, step: str) -> Wrapper:
-    name, *given = spec.split(":")
+    name, *pairs = spec.split(":")
     row = plugins.find(GROUP, name, TABLE, Profiler, "profiler", "known: {}")
-    options = dict(_option(row, text) for text in given)
+    options = dict(_option(row, text) for text in pairs)
     tasks = None if row.all_ranks else _tasks(options.pop("ranks", "0"), ranks)
     options.pop("ranks", None)
     words = [*row.words]
@@ -163,14 +163,14 @@ def _tasks(text: str, ranks: int) -> tuple[int, ...]:
     """``all``, ``0,8`` or ``0-3``."""
     if text == "all":
         return tuple(range(ranks))
-    found: list[int] = []
+    tasks: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
         if not (first.isdecimal() and (last or first).isdecimal()):
             raise InputError(
                 f"ranks={text} is not a list of ranks", hint="use e.g. ranks=0,8 or ranks=0-3 or ranks=all"
             )
-        found += range(int(first), int(last or first) + 1)
-    if not found or max(found) >= ranks:
+        tasks += range(int(first), int(last or first) + 1)
+    if not tasks or max(tasks) >= ranks:
         raise InputError(f"ranks={text} is out of range: valid ranks are 0 to {ranks - 1}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(tasks))

@@ -20,11 +20,11 @@ def queue_findings(request: BatchRequest) -> tuple[Finding, ...]:
         return ()
     kind = "quality of service" if own[0].qos else "queue"
     fitting = dict.fromkeys(f"{'--qos' if row.qos else '--queue'} {row.name}" for row in rows if _takes(row, request))
-    asked = counted(request.nodes, "node") + (f" for {heads.clock(request)}" if request.options.time_min else "")
+    size = counted(request.nodes, "node") + (f" for {heads.clock(request)}" if request.options.time_min else "")
     remedy = f"use {' or '.join(fitting)}" if fitting else "change -N or -t: no queue of the site file takes the job"
     return (
         Finding(
-            "queue-limit", "refused", f"{kind} {own[0].name} does not take {asked}",
+            "queue-limit", "refused", f"{kind} {own[0].name} does not take {size}",
             f"it takes {', '.join(map(_described, own))}", remedy,
         ),
     )  # fmt: skip

@@ -50,17 +50,17 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
     # a role's ranks, and its tasks: what the launcher starts (torchrun once per node, whatever the ranks)
     programs = [make.program_of(intent.of_role(role.name), role.layout, case.launcher, None) for role in placed]
     _check(intent, placed, programs)
-    tasks = [replace(role, layout=made.layout) for role, made in zip(placed, programs, strict=True)]
+    tasks = [replace(role, layout=rank_program.layout) for role, rank_program in zip(placed, programs, strict=True)]
     layout, every = together(placed, names[: intent.nodes]), together(tasks, names[: intent.nodes])
     if context.allocation is not None and context.offer is not None:
         for part in layout.alike:
             need(whole_nodes(part), context.offer, oversubscribe=intent.oversubscribe)
     rank = terminals.rank_of(intent, every)
     case = case if rank is None else replace(case, attached=rank_in_role(every, tasks, rank))
-    program = RankProgram(every, (), mpi=any(made.mpi and made.certain for made in programs))
+    program = RankProgram(every, (), mpi=any(rank_program.mpi and rank_program.certain for rank_program in programs))
     # one launch line starts all roles; each role differs by the variables and words of its ranks
     line = _line(case, program, layout, hosts, head)
-    roles = tuple(_role(case, role, made, line) for role, made in zip(placed, programs, strict=True))
+    roles = tuple(_role(case, role, rank_program, line) for role, rank_program in zip(placed, programs, strict=True))
     stage = make.stage_of(intent, site, layout, context)
     return Plan(
         layout, program, line, (), context.stack.change,
@@ -84,15 +84,15 @@ def _launcher(intent: Intent, site: Site, context: PlanContext) -> str:
 
 
 def _check(intent: Intent, placed: Sequence[PlacedRole], programs: Sequence[RankProgram]) -> None:
-    for role, made in zip(placed, programs, strict=True):
-        refuse(made.findings)
-        if made.sidecar:
+    for role, program in zip(placed, programs, strict=True):
+        refuse(program.findings)
+        if program.sidecar:
             raise InputError(
                 f"cannot start {role.name} as a role: its backend needs a helper program on the first node (the "
                 "rendezvous server of Horovod's gloo controller), which a job has for one program only",
                 hint="use controller: mpi, with which all roles are MPI programs; or start it as a job of its own",
             )
-    mpi = [role.name for role, made in zip(placed, programs, strict=True) if made.mpi and made.certain]
+    mpi = [role.name for role, program in zip(placed, programs, strict=True) if program.mpi and program.certain]
     others = [role.name for role in placed if role.name not in mpi]
     if mpi and others:
         raise InputError(
@@ -123,18 +123,18 @@ def _line(case: _Case, program: RankProgram, layout: Layout, hosts: Sequence[str
     return make.own_allocation(intent, site, whole_nodes(layout), context, line)
 
 
-def _role(case: _Case, role: PlacedRole, made: RankProgram, line: LaunchLine) -> PlannedRole:
+def _role(case: _Case, role: PlacedRole, program: RankProgram, line: LaunchLine) -> PlannedRole:
     """The separate plan of a role."""
     site, context, (name, rank) = case.site, case.context, case.attached
     own = terminals.in_role(case.intent.of_role(role.name), rank if name == role.name else None)
-    wrappers = make.wrappers_of(own, site, made, context)
+    wrappers = make.wrappers_of(own, site, program, context)
     plain, private = make.variables_of(own, site, role.layout.node.kind, context)
     plan = Plan(
-        role.layout, made, line, wrappers, context.stack.change,
+        role.layout, program, line, wrappers, context.stack.change,
         variables={**make.job_variables(role.layout, line, context), **plain}, private=private,
         cwd=own.cwd or str(Path.cwd()),
-        reasons=(*made.reasons, *(reason for wrapper in wrappers for reason in wrapper.reasons)),
-        findings=(*made.findings, *(finding for wrapper in wrappers for finding in wrapper.findings)),
+        reasons=(*program.reasons, *(reason for wrapper in wrappers for reason in wrapper.reasons)),
+        findings=(*program.findings, *(finding for wrapper in wrappers for finding in wrapper.findings)),
     )  # fmt: skip
     return PlannedRole(role.name, role.first, case.intent.roles[role.name].serves, plan)
 
@@ -151,13 +151,13 @@ def _private(roles: Sequence[PlannedRole]) -> dict[str, str]:
     Raises:
         InputError: two roles have different values of one.
     """
-    found: dict[str, tuple[str, str]] = {}
+    variables: dict[str, tuple[str, str]] = {}
     for role in roles:
         for name, value in role.plan.private.items():
-            other, before = found.setdefault(name, (role.name, value))
+            other, before = variables.setdefault(name, (role.name, value))
             if before != value:
                 raise InputError(
                     f"{name}: {other} and {role.name} have different values, which may be secret",
                     hint="use two names, or one value under variables: of the job",
                 )
-    return {name: value for name, (_, value) in found.items()}
+    return {name: value for name, (_, value) in variables.items()}

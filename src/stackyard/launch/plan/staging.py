@@ -50,8 +50,8 @@ def plan_stage(intent: Intent, kind: NodeKind, context: PlanContext) -> Stage:
 def staged_paths(intent: Intent, stack_image: str = "") -> list[str]:
     """The absolute paths. Raises InputError: ``stack`` is staged, but neither container nor stack is an image."""
     cwd = Path(intent.cwd or Path.cwd()).absolute()
-    found = (os.path.normpath(cwd / (_image(intent, stack_image) if word == STACK else word)) for word in intent.stage)
-    return list(dict.fromkeys(found))
+    paths = (os.path.normpath(cwd / (_image(intent, stack_image) if word == STACK else word)) for word in intent.stage)
+    return list(dict.fromkeys(paths))
 
 
 def stack_variables(intent: Intent, context: PlanContext) -> dict[str, str]:

@@ -13,16 +13,16 @@ from stackyard.launch.request.intent import Intent
 PROGRAM = Path(__file__).parents[1] / "node" / "terminal.py"
 
 
-def wrap(intent: Intent, made: RankProgram) -> tuple[Wrapper, ...]:
+def wrap(intent: Intent, program: RankProgram) -> tuple[Wrapper, ...]:
     """The wrapper of this rank's program, or none.
 
     Raises:
         InputError: both are requested, the rank does not exist, or the ranks are not the launcher's tasks.
     """
     pipe, option = intent.stdin_rank, _option(intent)
-    if made.ranks_per_task > 1 and (intent.debug_rank, pipe) != (None, None):
+    if program.ranks_per_task > 1 and (intent.debug_rank, pipe) != (None, None):
         raise InputError(f"{option} needs a task for each rank", hint="leave out --torchrun; Ray's workers have none")
-    rank = rank_of(intent, made.layout)
+    rank = rank_of(intent, program.layout)
     if rank is None:
         return ()
     words = (

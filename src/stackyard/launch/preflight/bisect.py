@@ -165,12 +165,12 @@ def all_pairs(hosts: Sequence[str]) -> list[list[Group]]:
     ring: list[str | None] = [*hosts]
     if len(ring) % 2:
         ring.append(None)
-    found: list[list[Group]] = []
+    rounds: list[list[Group]] = []
     for _ in range(len(ring) - 1):
         pairs = [(ring[i], ring[-1 - i]) for i in range(len(ring) // 2)]
-        found.append([(a, b) for a, b in pairs if a is not None and b is not None])
+        rounds.append([(a, b) for a, b in pairs if a is not None and b is not None])
         ring.insert(1, ring.pop())
-    return found
+    return rounds
 
 
 def suspects(pairs: Sequence[tuple[Sequence[str], bool]]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -66,7 +66,7 @@ def _middles(measurements: Sequence[Measurement]) -> dict[tuple[str, str], float
     values: dict[tuple[str, str], list[float]] = {}
     for m in measurements:
         values.setdefault((m.name, m.unit), []).append(m.value)
-    return {key: median(found) for key, found in values.items() if len(found) >= 3}
+    return {key: median(numbers) for key, numbers in values.items() if len(numbers) >= 3}
 
 
 def _in_unit(reference: Reference, unit: str) -> float:

@@ -73,10 +73,10 @@ def run_preflight(
     return report
 
 
-def _verdict(report: PreflightReport, wanted: int) -> str:
+def _verdict(report: PreflightReport, count: int) -> str:
     if report.bad:
         named = "; ".join(f"{host} ({reason})" for host, reason in report.bad.items())
-        return f"preflight failed: fewer than {wanted} good nodes; bad: {named}"
+        return f"preflight failed: fewer than {count} good nodes; bad: {named}"
     failing = next((stage for stage in report.stages if not stage.good), None)
     return f"preflight failed: {f'{failing.name}: {failing.reason}' if failing else 'no stage was run'}"
 
@@ -101,33 +101,33 @@ class _Preflight:
 
     def run(self, hosts: tuple[str, ...], spare: int) -> PreflightReport:
         """Trials on fewer and fewer hosts. A failure that cannot be attributed to hosts is repeated once."""
-        began, wanted = time.monotonic(), len(hosts) - spare
+        began, count = time.monotonic(), len(hosts) - spare
         bad: dict[str, str] = {}
         unexplained = 0
         while True:
             last = self.trial(hosts)
-            found = {} if last.passed else dict(last.bad) or self.search(last)
-            unexplained += not last.passed and not found
-            if len(found) == len(hosts) and last.launcher_output:
+            culprits = {} if last.passed else dict(last.bad) or self.search(last)
+            unexplained += not last.passed and not culprits
+            if len(culprits) == len(hosts) and last.launcher_output:
                 raise StackyardError(
                     f"the preflight failed to start on any node: {last.stages[0].reason}",
                     detail=last.launcher_output, hint="check the launcher's output: the request is at fault, no node",
                 )  # fmt: skip
-            bad.update(found)
+            bad.update(culprits)
             hosts = tuple(host for host in hosts if host not in bad)
-            if last.passed or unexplained > 1 or len(hosts) < wanted or not (found or _may_pass(last)):
+            if last.passed or unexplained > 1 or len(hosts) < count or not (culprits or _may_pass(last)):
                 break
-            self._note_retry(last, found)
-        good = last.passed and len(hosts) >= wanted
+            self._note_retry(last, culprits)
+        good = last.passed and len(hosts) >= count
         return PreflightReport(
-            good, hosts[:wanted] if good else (), hosts[wanted:] if good else (), bad, last.stages,
+            good, hosts[:count] if good else (), hosts[count:] if good else (), bad, last.stages,
             tuple(self.notes), last.differences, self.steps, round(time.monotonic() - began, 2),
         )  # fmt: skip
 
-    def _note_retry(self, last: Trial, found: dict[str, str]) -> None:
+    def _note_retry(self, last: Trial, culprits: dict[str, str]) -> None:
         failing = last.failing
         what = f"{failing.name}: {failing.reason}" if failing else "a node"
-        again = f"retrying without {', '.join(found)}" if found else "no bad node found, retrying once"
+        again = f"retrying without {', '.join(culprits)}" if culprits else "no bad node found, retrying once"
         self.notes.append(f"{what}; {again}")
         self.listener.notice(f"preflight: {self.notes[-1]}")
 
@@ -152,10 +152,10 @@ class _Preflight:
         def test(groups: Sequence[Group]) -> list[bool]:
             return self._side_by_side(groups, stage, least)
 
-        found: BisectResult = find_bad(last.hosts, test, good=known)
-        named = ", ".join(found.hosts) or "none found"
-        self.notes.append(f"{failing.name}: searched in {found.rounds} rounds: {named}")
-        return found.reasons(WHAT.get(failing.name, failing.name))
+        result: BisectResult = find_bad(last.hosts, test, good=known)
+        named = ", ".join(result.hosts) or "none found"
+        self.notes.append(f"{failing.name}: searched in {result.rounds} rounds: {named}")
+        return result.reasons(WHAT.get(failing.name, failing.name))
 
     def _least(self, failing: Stage) -> float:
         """The bandwidth below which a group counts as bad; 0 if the stage did not fail for its speed."""
@@ -182,10 +182,10 @@ class _Preflight:
     def _group_passes(self, step: StepPaths, group: Group, stage: str, least: float) -> bool:
         stages = ("identity",) if stage == "identity" else ("identity", "libraries", stage)
         short = replace(self.options, speed_seconds=0.0, start_s=min(self.options.start_s, SEARCH_START_S))
-        made = self._start(step, group, stages, short, Listener())
-        if not all(s.outcome != "failed" for s in made.stages) or made.bad:
+        attempt = self._start(step, group, stages, short, Listener())
+        if not all(s.outcome != "failed" for s in attempt.stages) or attempt.bad:
             return False
-        return all(m.value >= least for s in made.stages if s.name == stage for m in _bandwidths(s.measurements))
+        return all(m.value >= least for s in attempt.stages if s.name == stage for m in _bandwidths(s.measurements))
 
     # ------------------------------------------------------------------------------------------------ starting
 

@@ -214,10 +214,10 @@ def _different(d: Mapping[str, Any]) -> str:
 
 def _pairs(data: Mapping[str, Any], stages: Sequence[Stage]) -> list[tuple[tuple[str, ...], bool]]:
     """The pairs that passed the stages `pairs` and `tcp`."""
-    found: list[tuple[tuple[str, ...], bool]] = []
+    pairs: list[tuple[tuple[str, ...], bool]] = []
     for raw, stage in zip(data["stages"], stages, strict=True):
         if raw["name"] in ("pairs", "tcp"):
             failed = {tuple(sorted(e["hosts"])) for e in raw["errors"] if len(e.get("hosts", ())) == 2}
-            found += [(pair, False) for pair in sorted(failed)]
-            found += [(v.hosts, v.outcome != "slow") for v in stage.verdicts if tuple(sorted(v.hosts)) not in failed]
-    return found
+            pairs += [(pair, False) for pair in sorted(failed)]
+            pairs += [(v.hosts, v.outcome != "slow") for v in stage.verdicts if tuple(sorted(v.hosts)) not in failed]
+    return pairs

@@ -18,10 +18,10 @@ _WORST = ("node-lost", "failed", "hung", "no-start", "timeout", "lost", "cancell
 
 def indices(text: str) -> tuple[int, ...]:
     """The indices in ``0-9:3,12%2``, in order; the limit after ``%`` is ignored."""
-    found: list[int] = []
+    numbers: list[int] = []
     for first, last, step in _RANGE.findall(text.partition("%")[0]):
-        found += range(int(first), int(last or first) + 1, int(step or 1) or 1)
-    return tuple(dict.fromkeys(found))
+        numbers += range(int(first), int(last or first) + 1, int(step or 1) or 1)
+    return tuple(dict.fromkeys(numbers))
 
 
 def task_paths(paths: RunPaths, index: str) -> RunPaths:
@@ -52,12 +52,12 @@ def statuses(
     Args:
         states: queries the scheduler; called once, and only if a task has not recorded its own end.
     """
-    found = {index: read_status(task) for index, task in tasks(paths, array).items()}
-    if states is None or all(status.over for status in found.values()):
-        return found
-    asked = states()
+    by_index = {index: read_status(task) for index, task in tasks(paths, array).items()}
+    if states is None or all(status.over for status in by_index.values()):
+        return by_index
+    by_scheduler = states()
     again = {index: read_status(task) for index, task in tasks(paths, array).items()}  # ended meanwhile
-    return {index: status if status.over else asked.get(index, status) for index, status in again.items()}
+    return {index: status if status.over else by_scheduler.get(index, status) for index, status in again.items()}
 
 
 def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
@@ -89,7 +89,7 @@ def together(whole: RunStatus, parts: dict[str, RunStatus]) -> RunStatus:
 
 def forget_shared(task: RunPaths, array: str) -> None:
     """Remove the values that an array's tasks share, once the last task has ended."""
-    if task.array and all(read_status(each).over for each in tasks(task.array, array).values()):
+    if task.array and all(read_status(other).over for other in tasks(task.array, array).values()):
         forget_private(task.array)
 
 

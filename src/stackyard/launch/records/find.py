@@ -30,12 +30,12 @@ def _existing(roots: Iterable[Path]) -> list[RunPaths]:
 
 def _indexed(name: str = "") -> list[Path]:
     """The directories in your index without duplicates, including deleted ones; for one `name`, or all."""
-    found: dict[Path, None] = {}
+    places: dict[Path, None] = {}
     with suppress(OSError):
         for line in index_file().read_text(encoding="utf-8").splitlines():
             with suppress(ValueError, KeyError, TypeError):
-                found[Path(json.loads(line)["run"])] = None
-    return [root for root in found if not name or root.name == name]
+                places[Path(json.loads(line)["run"])] = None
+    return [root for root in places if not name or root.name == name]
 
 
 def find_run(name: str, directory: Path) -> RunPaths:

@@ -81,10 +81,10 @@ class _Tail:
     def _look(self) -> None:
         """Open the file that now has the name, unless it is open already."""
         self._looked = time.monotonic() if self._stream else -math.inf
-        found = self.path.stat()
+        status = self.path.stat()
         if self._stream is not None:
             now = os.fstat(self._stream.fileno())
-            if (now.st_ino, now.st_dev) == (found.st_ino, found.st_dev) and found.st_size >= self._stream.tell():
+            if (now.st_ino, now.st_dev) == (status.st_ino, status.st_dev) and status.st_size >= self._stream.tell():
                 return
             self._stream.close()
         self._stream = self.path.open("rb")
@@ -105,17 +105,17 @@ class _Events:
     def tell(self, listener: Listener, *, at_end: bool = False) -> bool:
         """Pass new events on; whether there are any."""
         *lines, self._rest = (self._rest + self._tail.new(at_end=at_end)).split("\n")
-        found: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         for line in lines:
             with suppress(ValueError):
-                found.append(json.loads(line))
-        if self._first and found:
+                events.append(json.loads(line))
+        if self._first and events:
             self._first = False
-            phases = [at for at, event in enumerate(found) if event.get("event") == "phase"]
-            found = found[phases[-1] :] if phases else found
-        for event in found:
+            phases = [at for at, event in enumerate(events) if event.get("event") == "phase"]
+            events = events[phases[-1] :] if phases else events
+        for event in events:
             self._one(event, listener)
-        return bool(found)
+        return bool(events)
 
     def _one(self, event: dict[str, Any], listener: Listener) -> None:
         kind = event.get("event")

@@ -59,8 +59,8 @@ def fits(paths: RunPaths, end: str) -> bool:
 
 def state_directory() -> Path:
     """The directory with your index of all runs; a path that cannot exist for an account without a home."""
-    found = home.xdg("XDG_STATE_HOME", ".local/state")
-    return found / "stackyard" if found else home.NOWHERE
+    path = home.xdg("XDG_STATE_HOME", ".local/state")
+    return path / "stackyard" if path else home.NOWHERE
 
 
 def names_directory() -> Path:

@@ -163,8 +163,8 @@ class ForwardingListener(Listener):
 class ListenerGroup(ForwardingListener):
     """Several listeners as one. An error of one affects neither the others nor the caller."""
 
-    def __init__(self, *each: Listener) -> None:
-        self.each = each
+    def __init__(self, *listeners: Listener) -> None:
+        self.each = listeners
 
     def _all(self, what: str, *arguments: Any) -> None:
         for one in self.each:

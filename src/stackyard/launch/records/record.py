@@ -119,7 +119,7 @@ class RunStatus:
 def _reasons_named(values: dict[str, Any]) -> dict[str, Any]:
     """Convert format 1 to 2: a reason of the plan is called `reason` instead of `buys`."""
     plan = values.get("plan") or {}
-    reasons = [{"words": each["words"], "reason": each["buys"]} for each in plan.get("reasons", ())]
+    reasons = [{"words": row["words"], "reason": row["buys"]} for row in plan.get("reasons", ())]
     return {**values, "plan": {**plan, "reasons": reasons}} if reasons else values
 
 

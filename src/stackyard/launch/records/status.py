@@ -86,23 +86,23 @@ def _task_states(paths: RunPaths, job: str, array: str) -> dict[str, RunStatus]:
 
     scheduler = schedulers.get(read_run(paths).scheduler)
     try:
-        each = scheduler.task_states(job)
-        states = each if each is not None else dict.fromkeys(map(str, arrays.indices(array)), scheduler.state(job))
+        answer = scheduler.task_states(job)
+        states = answer if answer is not None else dict.fromkeys(map(str, arrays.indices(array)), scheduler.state(job))
     except StackyardError:
         return {}
-    found: dict[str, RunStatus] = {}
+    by_task: dict[str, RunStatus] = {}
     for index in map(str, arrays.indices(array)):
         state, own = states.get(index, JobState("unknown")), read_status(arrays.task_paths(paths, index))
         if state.phase in ("queued", "starting"):
-            found[index] = replace(own, state="queued")
+            by_task[index] = replace(own, state="queued")
         elif state.phase == "unknown" and states and own.state == "planned":  # Slurm keeps no record of such a task
-            found[index] = replace(own, state="cancelled", message="cancelled before its start")
-        elif state.phase == "unknown" and each is not None:
-            found[index] = replace(own, state="lost", message="unknown to the scheduler")
+            by_task[index] = replace(own, state="cancelled", message="cancelled before its start")
+        elif state.phase == "unknown" and answer is not None:
+            by_task[index] = replace(own, state="lost", message="unknown to the scheduler")
         elif state.phase not in ("running", "unknown"):
-            ended = "lost" if state.phase == "done" and each is None else state.phase
-            found[index] = replace(own, state=ended, code=state.exit_code, message=state.reason)
-    return found
+            ended = "lost" if state.phase == "done" and answer is None else state.phase
+            by_task[index] = replace(own, state=ended, code=state.exit_code, message=state.reason)
+    return by_task
 
 
 def _by_scheduler(paths: RunPaths, status: RunStatus) -> RunStatus:

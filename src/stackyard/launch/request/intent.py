@@ -148,9 +148,9 @@ def with_variables(base: Intent, variables: Mapping[str, str], passed: Iterable[
     """The fields `variables` and `passed` of a request on top of `base`; for each name the newer value counts."""
     passed = tuple(passed)
     newer = {*variables, *passed}
-    kept = {name: value for name, value in base.variables.items() if name not in newer}
+    older = {name: value for name, value in base.variables.items() if name not in newer}
     names = (*(name for name in base.passed if name not in newer), *passed)
-    return {"variables": {**kept, **variables}, "passed": tuple(dict.fromkeys(names))}
+    return {"variables": {**older, **variables}, "passed": tuple(dict.fromkeys(names))}
 
 
 def made(model: type[M], values: Mapping[str, Any], named: Callable[[str], str] = str) -> M:

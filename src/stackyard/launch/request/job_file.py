@@ -77,13 +77,13 @@ def _styled(value: Any) -> Any:
 
 def _differences(model: LateModel) -> dict[str, Any]:
     """The fields of a model that differ from their defaults; models inside it likewise."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if value == field.get_default(call_default_factory=True):
             continue
-        found[name] = _plain(value)
-    return found
+        values[name] = _plain(value)
+    return values
 
 
 def _plain(value: Any) -> Any:

@@ -73,14 +73,14 @@ def problem(roles: Mapping[str, Role]) -> str:
 
 def nodes_of(roles: Mapping[str, Role]) -> dict[str, tuple[int, int]]:
     """The first node and the number of nodes of each role; roles with nodes of their own in the order given."""
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     first = 0
     for name, role in roles.items():
         if not role.beside:
-            found[name] = (first, role.nodes or 1)
+            counts[name] = (first, role.nodes or 1)
             first += role.nodes or 1
     for name, role in roles.items():
         if role.beside:
-            start, most = found[role.beside]
-            found[name] = (start, role.nodes or most)
-    return {name: found[name] for name in roles}
+            start, most = counts[role.beside]
+            counts[name] = (start, role.nodes or most)
+    return {name: counts[name] for name in roles}

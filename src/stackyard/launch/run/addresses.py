@@ -13,7 +13,7 @@ Interfaces = Mapping[str, Sequence[str]]
 """Addresses by interface, as `stackyard.launch.node.machine.addresses` returns them."""
 
 
-def hub_addresses(found: Interfaces, interface: str, *, alone: bool) -> list[str]:
+def hub_addresses(interfaces: Interfaces, interface: str, *, alone: bool) -> list[str]:
     """The hub's listening addresses, in the order in which agents try them.
 
     With one node on the loopback interface only; with several on the named interfaces, or on all if this machine has
@@ -23,8 +23,8 @@ def hub_addresses(found: Interfaces, interface: str, *, alone: bool) -> list[str
     none of those.
     """
     if alone:
-        return [one for one in reachable(found, "", alone=True) if is_loopback(one)][:1]
-    return offered(found, interface)
+        return [one for one in reachable(interfaces, "", alone=True) if is_loopback(one)][:1]
+    return offered(interfaces, interface)
 
 
 def with_port(addresses: Sequence[str], port: int) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def with_port(addresses: Sequence[str], port: int) -> tuple[str, ...]:
 
 
 def master_address(
-    host: str, found: Interfaces, peer: str, interface: str, nodes: int, *,
+    host: str, interfaces: Interfaces, peer: str, interface: str, nodes: int, *,
     met: Sequence[str] = (), others: Collection[str] = (),
 ) -> str:  # fmt: skip
     """MASTER_ADDR: the address at which the other nodes reach the node of rank 0.
@@ -43,7 +43,7 @@ def master_address(
 
     Args:
         host: the node's name, for the error.
-        found: its addresses.
+        interfaces: its addresses.
         peer: the source address of its agent's connection.
         met: the hub's own addresses at which the agents of the other nodes have connected.
         others: the other nodes' addresses. One that they have too (a bridge of a container engine) is the last choice.
@@ -53,7 +53,7 @@ def master_address(
     """
     if nodes == 1:
         return "127.0.0.1"
-    outside = [one for one in reachable(found, interface, alone=False) if not is_loopback(one)]
+    outside = [one for one in reachable(interfaces, interface, alone=False) if not is_loopback(one)]
     every = [one for one in outside if one not in others] or outside
     if not every:
         raise StackyardError(
@@ -61,11 +61,11 @@ def master_address(
             hint="set launch.interface in site.yaml to an interface that all nodes share",
         )
     if interface:
-        named = [one for one in on_interface(found, interface) if one in every]
+        named = [one for one in on_interface(interfaces, interface) if one in every]
         if not named:
             raise StackyardError(
                 f"launch.interface {interface} not found on {host}, the node of rank 0; it has "
-                f"{', '.join(name for name in found if name != 'lo')}",
+                f"{', '.join(name for name in interfaces if name != 'lo')}",
                 hint="correct launch.interface in site.yaml",
             )
         return named[0]

@@ -117,7 +117,7 @@ def _parts(stage: bool) -> tuple[tuple[str, str], ...]:
     def add(name: str) -> None:
         seen.add(name)
         text = _path(name).read_text(encoding="utf-8")
-        for needed in (f"{PACKAGE}.{found}" for found in _IMPORT.findall(text)):
+        for needed in (f"{PACKAGE}.{module}" for module in _IMPORT.findall(text)):
             if needed not in seen and (stage or needed != STAGE):
                 add(needed)
         order.append((name, text))

@@ -50,19 +50,19 @@ class Rule:
             return Cause(self.name, self.cause, self.remedy) if code or self.when else None
         if not code:
             return None
-        found = next((hit for line in lines for pattern in self.patterns if (hit := pattern.search(line))), None)
-        if found is None:
+        match = next((hit for line in lines for pattern in self.patterns if (hit := pattern.search(line))), None)
+        if match is None:
             return None
-        name = found.groupdict().get("name") or ""
+        name = match.groupdict().get("name") or ""
         return Cause(self.name, self.cause.replace("{name}", name), self.remedy.replace("{name}", name))
 
 
-def holds(value: object, wanted: object) -> bool:
+def holds(value: object, expected: object) -> bool:
     """Whether a fact meets the condition of a rule: equal, or at least as large."""
-    least = _AT_LEAST.match(wanted) if isinstance(wanted, str) else None
+    least = _AT_LEAST.match(expected) if isinstance(expected, str) else None
     if least:
         return isinstance(value, int) and value >= int(least[1])
-    return value == wanted
+    return value == expected
 
 
 def explain(
@@ -84,7 +84,7 @@ def explain(
         only: the names of the rules to try; empty: all.
         first: the site's own rules, which are tried before the others.
     """
-    lines = [line[found.end() :] if (found := _PREFIX.match(line)) else line for line in _lines(tail, launcher_output)]
+    lines = [line[match.end() :] if (match := _PREFIX.match(line)) else line for line in _lines(tail, launcher_output)]
     tried = (rule for rule in (*first, *rules()) if not only or rule.name in only)
     return next((cause for rule in tried if (cause := rule.match(lines, code, facts))), None)
 

@@ -36,10 +36,10 @@ class Door:
     def accept(self, listening: Any, nodes: int) -> None:
         """Accept the waiting connections; `nodes` have said hello so far."""
         try:
-            for made, address in accept(listening):
-                link = Link(made, address, time.monotonic(), self._file.secret)
+            for stream, address in accept(listening):
+                link = Link(stream, address, time.monotonic(), self._file.secret)
                 self._waiting[link] = None
-                self._selector.register(made, selectors.EVENT_READ, link)
+                self._selector.register(stream, selectors.EVENT_READ, link)
                 if len(self._waiting) > self._file.nodes - nodes + STRANGERS:
                     self._refuse(next(iter(self._waiting)))
         except OSError as error:

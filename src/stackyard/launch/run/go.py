@@ -26,15 +26,15 @@ def go_variables(
     Raises:
         StackyardError: a node has no address that the others can reach.
     """
-    found: dict[str, str | int] = {"MASTER_ADDR": _address(0, links, interface)}
-    found |= dict(zip(_names("MASTER_PORT", "STACKYARD_PORT", file.ports), ports[0], strict=True))
+    variables: dict[str, str | int] = {"MASTER_ADDR": _address(0, links, interface)}
+    variables |= dict(zip(_names("MASTER_PORT", "STACKYARD_PORT", file.ports), ports[0], strict=True))
     left = {node: list(bound) for node, bound in ports.items()}
     for role in file.roles:
         own, left[role.first] = left[role.first][: role.ports], left[role.first][role.ports :]
         name = role.name.upper()
-        found[f"STACKYARD_ADDR_{name}"] = _address(role.first, links, interface)
-        found |= dict(zip(_names(f"STACKYARD_PORT_{name}", f"STACKYARD_PORT_{name}", role.ports), own, strict=True))
-    return found
+        variables[f"STACKYARD_ADDR_{name}"] = _address(role.first, links, interface)
+        variables |= dict(zip(_names(f"STACKYARD_PORT_{name}", f"STACKYARD_PORT_{name}", role.ports), own, strict=True))
+    return variables
 
 
 def _address(node: int, links: Mapping[int, Link], interface: str) -> str:

@@ -398,10 +398,10 @@ class Hub:
 
     def _hold(self) -> None:
         """Ask the agents to pause output while the display is slow; the logs are complete anyway."""
-        held = self.reports.waiting > (HOLD_BYTES // 2 if self.held else HOLD_BYTES)
-        if held != self.held:
-            self.held = held
-            self._send("hold", held)
+        is_full = self.reports.waiting > (HOLD_BYTES // 2 if self.held else HOLD_BYTES)
+        if is_full != self.held:
+            self.held = is_full
+            self._send("hold", is_full)
 
     def _phase(self, name: str, detail: str = "") -> None:
         self.reports.phase(name, detail)

@@ -15,10 +15,10 @@ class Link(Connection):
     `since` and `heard` are the times, by the hub's clock, at which it was accepted and last heard.
     """
 
-    def __init__(self, made: socket.socket, peer: str, now: float, secret: str) -> None:
-        super().__init__(made)
+    def __init__(self, stream: socket.socket, peer: str, now: float, secret: str) -> None:
+        super().__init__(stream)
         self.peer = peer
-        self.met = str(made.getsockname()[0])
+        self.met = str(stream.getsockname()[0])
         self.demand(Host(secret))
         self.since = self.heard = now
         self.node = -1

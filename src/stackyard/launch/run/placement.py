@@ -108,12 +108,12 @@ def placement_report(file: StepFile, placements: Sequence[Placement], hosts: Seq
 def _node(file: StepFile, node: int, planned_host: str, tasks: Mapping[int, Placement]) -> tuple[TaskPlace, ...]:
     slots = file.block_of(node).slots if file.blocks else file.slots
     unbound = _unbound(slots, tasks)
-    found = []
+    task_places = []
     for local, placement in sorted(tasks.items()):
         role = file.in_role(placement.task)
         seen = (role[0].gpu_visibility, _of_role(file, node, local)) if role else (file.gpu_visibility, slots)
-        found.append(_task(slots, seen, planned_host, local, placement, unbound))
-    return tuple(found)
+        task_places.append(_task(slots, seen, planned_host, local, placement, unbound))
+    return tuple(task_places)
 
 
 def _of_role(file: StepFile, node: int, local: int) -> tuple[PlannedSlot, ...]:
@@ -141,11 +141,11 @@ def _task(
     if planned_host and not same_host(planned_host, placement.host):
         differs.append(f"on {placement.host} instead of {planned_host}")
     _cpus(slot, placement, unbound, len(slots), differs, loose)
-    wanted = _gpus_wanted(visibility, others, slot)
-    _gpus(wanted, placement.gpus, visibility, differs, loose)
+    gpus = _gpus_wanted(visibility, others, slot)
+    _gpus(gpus, placement.gpus, visibility, differs, loose)
     verdict: Verdict = "differs" if differs else "not enforced here" if loose else "as planned"
     return TaskPlace(
-        local, verdict, ranges(slot.cpus), ranges(placement.cpus), ranges(wanted), placement.gpus,
+        local, verdict, ranges(slot.cpus), ranges(placement.cpus), ranges(gpus), placement.gpus,
         tuple(differs) or tuple(loose),
     )  # fmt: skip
 
@@ -170,26 +170,26 @@ def _gpus_wanted(visibility: str, others: Sequence[PlannedSlot], slot: PlannedSl
     return tuple(sorted({gpu for one in others for gpu in one.gpus})) if slot.gpus else ()
 
 
-def _gpus(wanted: tuple[int, ...], real: str, visibility: str, differs: list[str], loose: list[str]) -> None:
-    if not wanted:
+def _gpus(gpus: tuple[int, ...], real: str, visibility: str, differs: list[str], loose: list[str]) -> None:
+    if not gpus:
         return
     words = [word.strip() for word in real.split(",") if word.strip()]
     if not words:
         if visibility == "own":
             loose.append("GPUs: not enforced here (each rank sees all)")
     elif not all(word.isdigit() for word in words):
-        if len(words) != len(wanted):
-            differs.append(f"sees {len(words)} GPUs instead of {len(wanted)}")
-    elif {int(word) for word in words} != set(wanted):
-        _numbered(words, wanted, real, differs, loose)
+        if len(words) != len(gpus):
+            differs.append(f"sees {len(words)} GPUs instead of {len(gpus)}")
+    elif {int(word) for word in words} != set(gpus):
+        _numbered(words, gpus, real, differs, loose)
 
 
-def _numbered(words: list[str], wanted: tuple[int, ...], real: str, differs: list[str], loose: list[str]) -> None:
+def _numbered(words: list[str], gpus: tuple[int, ...], real: str, differs: list[str], loose: list[str]) -> None:
     """Compare GPUs by number. If a scheduler shows a rank only some, they are renumbered from 0, hence unknown."""
-    if len(words) == len(wanted) and sorted(int(word) for word in words) == list(range(len(words))):
+    if len(words) == len(gpus) and sorted(int(word) for word in words) == list(range(len(words))):
         loose.append("GPUs: which ones is unknown (the scheduler renumbers them)")
     else:
-        differs.append(f"sees GPUs {real} instead of {ranges(wanted)}")
+        differs.append(f"sees GPUs {real} instead of {ranges(gpus)}")
 
 
 def _examples(places: Iterable[TaskPlace], tasks: Mapping[int, Placement]) -> list[str]:

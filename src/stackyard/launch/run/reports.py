@@ -28,8 +28,8 @@ class Reports(ForwardingListener):
     """Forwards events in order to one listener or several; it is a listener itself."""
 
     def __init__(self, listener: Listener) -> None:
-        each = listener.each if isinstance(listener, ListenerGroup) else (listener,)
-        self._queues = tuple(_Queue(one) for one in each)
+        listeners = listener.each if isinstance(listener, ListenerGroup) else (listener,)
+        self._queues = tuple(_Queue(one) for one in listeners)
 
     @property
     def waiting(self) -> int:

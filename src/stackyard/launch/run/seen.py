@@ -33,12 +33,12 @@ LOGS_READ = 32
 
 def expand(cpus: str) -> tuple[int, ...]:
     """``0-3,8`` as numbers: the format of Cpus_allowed_list in /proc."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in cpus.split(","):
         first, _, last = part.partition("-")
         if first.isdigit():
-            found.extend(range(int(first), int(last or first) + 1))
-    return tuple(found)
+            numbers.extend(range(int(first), int(last or first) + 1))
+    return tuple(numbers)
 
 
 class StepFacts:
@@ -160,8 +160,8 @@ class StepFacts:
     def seconds(self) -> dict[str, float]:
         """Times since the start of the launcher, for events that have happened."""
         staging = self.staged.seconds if self.staged else 0.0
-        found = {"nodes": self.nodes_s, "staging": staging, "first_output": self.first_output_s, "total": self.total_s}
-        return {name: round(value, 3) for name, value in found.items() if value}
+        times = {"nodes": self.nodes_s, "staging": staging, "first_output": self.first_output_s, "total": self.total_s}
+        return {name: round(value, 3) for name, value in times.items() if value}
 
 
 def _to_end(file: StepFile) -> Iterator[int]:
@@ -270,8 +270,8 @@ def _facts(seen: StepFacts, plan: Plan, *, launcher_failed: bool) -> dict[str, o
         "gpus_per_node": layout.node.gpus, "gpu_visibility": layout.gpu_visibility,
         "gpu_vendor": layout.node.gpu_vendor, "left_early": len(_early(seen)),
         "oom_kills": oom_kills(seen.usage, seen.failures),
-        "container": any(each.wrappers for each in plans),
-        "image": any(getattr(one, "variable", "") == IMAGES for each in plans for one in each.change),
+        "container": any(one_plan.wrappers for one_plan in plans),
+        "image": any(getattr(one, "variable", "") == IMAGES for one_plan in plans for one in one_plan.change),
         "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
         "whose": "launcher" if launcher_failed else "rank", "address_limit": _address_limit(),
         "disk_full": _is_full(seen.step.root), "py_spy": bool(seen.file.py_spy),
@@ -297,8 +297,8 @@ def _head(path: Path) -> str:
 def _site_rules(files: Sequence[str], listener: Listener) -> tuple[Rule, ...]:
     """The site's own rules. A mistake in their file is a notice: it must not hide the result of the step."""
     wrong = mistakes(files)
-    for each in wrong:
-        listener.notice(f"the site's causes of failures are not tried: {each}")
+    for error in wrong:
+        listener.notice(f"the site's causes of failures are not tried: {error}")
     return () if wrong else site_rules(files)
 
 

@@ -154,10 +154,10 @@ class StagingState:
 
     def _finish(self, now: float) -> None:
         self.seconds = now - self._began
-        found = self.result
-        if found is not None:
-            self._reports.phase("staged", found.summary)
-            self._reports.event("staged", found.to_json())
+        outcome = self.result
+        if outcome is not None:
+            self._reports.phase("staged", outcome.summary)
+            self._reports.event("staged", outcome.to_json())
 
     def _progress(self, now: float) -> None:
         if now > self._shown + SHOW_S and self._total:

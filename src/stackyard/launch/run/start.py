@@ -89,7 +89,7 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
 def _mpi(plan: Plan) -> dict[str, Any]:
     """The host's MPI that the ranks of an image should load, and the names of all MPI libraries."""
     plans = [role.plan for role in plan.roles] or [plan]
-    library = next((one.host_mpi for each in plans for one in each.wrappers if one.host_mpi), "")
+    library = next((one.host_mpi for one_plan in plans for one in one_plan.wrappers if one.host_mpi), "")
     if not library:
         return {}
     from stackyard.images.bindings.families import mpi_sonames

@@ -91,73 +91,73 @@ class _Server:
         while not self._over:
             for listening in select.select(self._sockets, [], [], LOOK_S)[0]:
                 with contextlib.suppress(OSError):
-                    for made, _ in accept(listening):
-                        self._begin(made)
+                    for connection, _ in accept(listening):
+                        self._begin(connection)
 
-    def _begin(self, made: socket.socket) -> None:
+    def _begin(self, connection: socket.socket) -> None:
         if not self._proving.acquire(blocking=False):
-            made.close()
+            connection.close()
             return
-        threading.Thread(target=self._serve, args=(made,), daemon=True).start()
+        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _serve(self, made: socket.socket) -> None:
-        with contextlib.closing(made), contextlib.suppress(OSError):
+    def _serve(self, connection: socket.socket) -> None:
+        with contextlib.closing(connection), contextlib.suppress(OSError):
             try:
-                proved = self._is_rank(made)
+                proved = self._is_rank(connection)
             finally:
                 self._proving.release()
             if proved:
                 with self._one:
-                    self._serve_rank(made)
+                    self._serve_rank(connection)
 
-    def _serve_rank(self, made: socket.socket) -> None:
-        made.setblocking(True)
+    def _serve_rank(self, connection: socket.socket) -> None:
+        connection.setblocking(True)
         if self._kind == "tty":
             self._take_over()
         try:
-            self._relay(made)
+            self._relay(connection)
         finally:
             self._give_back()
 
-    def _is_rank(self, made: socket.socket) -> bool:
+    def _is_rank(self, connection: socket.socket) -> bool:
         """Whether the other end proves within a few seconds that it belongs to this launch."""
-        return admit(Connection(made), self._secret, PROVE_S)
+        return admit(Connection(connection), self._secret, PROVE_S)
 
-    def _relay(self, made: socket.socket) -> None:
-        ends: list[int | socket.socket] = [0, made]
+    def _relay(self, connection: socket.socket) -> None:
+        ends: list[int | socket.socket] = [0, connection]
         size = self._told
         while True:
-            size = self._follow(made, size) if self._kind == "tty" and 0 in ends else size
+            size = self._follow(connection, size) if self._kind == "tty" and 0 in ends else size
             ready = select.select(ends, [], [], LOOK_S)[0]
-            if self._over and made not in ready:
+            if self._over and connection not in ready:
                 return
-            if made in ready:
-                data = made.recv(1 << 16)
+            if connection in ready:
+                data = connection.recv(1 << 16)
                 if not data:
                     return
                 _write(data)
-            if 0 in ready and not self._from_you(made):
+            if 0 in ready and not self._from_you(connection):
                 ends.remove(0)
 
-    def _follow(self, made: socket.socket, known: os.terminal_size) -> os.terminal_size:
+    def _follow(self, connection: socket.socket, known: os.terminal_size) -> os.terminal_size:
         """Send the rank the size of your terminal after a change. SIGWINCH reaches only the main thread."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(0)
             if size != known:
-                made.sendall(encode({"size": [size.lines, size.columns]}))
+                connection.sendall(encode({"size": [size.lines, size.columns]}))
             return size
         return known
 
-    def _from_you(self, made: socket.socket) -> bool:
+    def _from_you(self, connection: socket.socket) -> bool:
         """Forward input; False at its end."""
         data = os.read(0, 1 << 16)
         if self._kind == "tty" and END in data:
             os.kill(os.getpid(), signal.SIGINT)
             return True
         if data:
-            made.sendall(encode({"keys": data.decode("latin-1")}) if self._kind == "tty" else data)
+            connection.sendall(encode({"keys": data.decode("latin-1")}) if self._kind == "tty" else data)
         else:
-            made.shutdown(socket.SHUT_WR)
+            connection.shutdown(socket.SHUT_WR)
         return bool(data)
 
     def _take_over(self) -> None:

@@ -75,8 +75,8 @@ def detect(environ: Mapping[str, str]) -> Identity:
     Raises:
         InputError: no family is complete (the message names what is missing); two disagree; a value is not a number.
     """
-    whole = [found for family in FAMILIES if (found := _read(family, environ))]
-    halves = _halves(environ, {found.family for found in whole})
+    whole = [identity for family in FAMILIES if (identity := _read(family, environ))]
+    halves = _halves(environ, {one.family for one in whole})
     if halves:
         raise InputError(
             f"the variables of a rank are incomplete: {'; '.join(halves)}",
@@ -135,14 +135,14 @@ def _number(names: tuple[str, ...], environ: Mapping[str, str]) -> int | None:
 
 def _halves(environ: Mapping[str, str], whole: set[str]) -> list[str]:
     """Families with an incomplete set. Shared names (RANK, PMI_RANK) count only if no family is complete."""
-    found = []
+    names_found = []
     for family, names in FAMILIES.items():
         if family in whole or (whole and not names.own) or not _first(names.rank, environ):
             continue
-        wanted = (names.size, names.local_rank)
-        missing = [group[0] for group in wanted if not _first(group, environ)]
-        found.append(f"{family} sets {names.rank[0]} but not {' and '.join(missing)}")
-    return found
+        pair = (names.size, names.local_rank)
+        missing = [group[0] for group in pair if not _first(group, environ)]
+        names_found.append(f"{family} sets {names.rank[0]} but not {' and '.join(missing)}")
+    return names_found
 
 
 def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ def _agree(whole: list[Identity], environ: Mapping[str, str]) -> None:
     Any other may run inside Slurm (which starts mpirun's daemons), and torchrun inside anything: its own agent sets
     TORCHELASTIC_RUN_ID, which is missing where RANK was exported by hand.
     """
-    inner = [found for found in whole if found.family != "slurm"]
+    inner = [identity for identity in whole if identity.family != "slurm"]
     if inner and inner[0].family == "torchrun":
         if "TORCHELASTIC_RUN_ID" in environ or "STACKYARD_STEP" in environ:
             return

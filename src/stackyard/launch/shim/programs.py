@@ -22,9 +22,9 @@ def needed(file: StepFile, plan: Plan) -> str:
     if not plan.roles:
         return _needed(plan)
     texts = [_needed(role.plan) for role in plan.roles]
-    each = (f'{index})\n{"".join(texts[role] for role in dict.fromkeys(block.roles))};;\n'
+    cases = (f'{index})\n{"".join(texts[role] for role in dict.fromkeys(block.roles))};;\n'
             for index, block in enumerate(file.blocks))  # fmt: skip
-    return f"case $sy_block in\n{''.join(each)}esac\n"
+    return f"case $sy_block in\n{''.join(cases)}esac\n"
 
 
 def _needed(plan: Plan) -> str:

@@ -45,9 +45,9 @@ def place_text(file: StepFile) -> str:
     """Shell text that finds the node of a task, its local number there, and its block."""
     lines, task, node = [], 0, 0
     for index, block in enumerate(file.blocks):
-        each, last = len(block.slots), task + block.nodes * len(block.slots)
+        per_node, last = len(block.slots), task + block.nodes * len(block.slots)
         test = f"{'el' if index else ''}if (( sy_task < {last} )); then"
-        at = f"sy_at=$(( {node} + (sy_task - {task}) / {each} )) sy_slot=$(( (sy_task - {task}) % {each} ))"
+        at = f"sy_at=$(( {node} + (sy_task - {task}) / {per_node} )) sy_slot=$(( (sy_task - {task}) % {per_node} ))"
         lines.append(f"{test} {at} sy_block={index}")
         task, node = last, node + block.nodes
     return "\n".join((*lines, "fi"))

@@ -36,17 +36,17 @@ def close(
 
 def _noted(notes: Iterable[str]) -> set[int]:
     """The lines that the notes name."""
-    found: set[int] = set()
+    lines: set[int] = set()
     for numbers, last in (match.groups() for note in notes for match in _LINES.finditer(note)):
-        found.update(int(each) for each in numbers.split(", "))
-        found.update(range(int(numbers.split(", ")[0]), int(last) + 1) if last else ())
-    return found
+        lines.update(int(text) for text in numbers.split(", "))
+        lines.update(range(int(numbers.split(", ")[0]), int(last) + 1) if last else ())
+    return lines
 
 
 def _commands(making: IntentDraft, started: ResolvedCommand | None, place: int) -> None:
     """Commands that are neither lines of the job nor in a note; those that only set variables are compared by value."""
     noted = _noted(making.notes)
-    lines = [_raw(each) for each in parse_shell("\n".join(making.values.get("prologue") or ()))]
+    lines = [_raw(command) for command in parse_shell("\n".join(making.values.get("prologue") or ()))]
     for resolved in making.script.commands:
         if resolved is started or resolved.line in noted or not resolved.command.words:
             continue
@@ -67,8 +67,8 @@ def _patterns(making: IntentDraft, started: ResolvedCommand) -> None:
     program = making.values.get("program") or ()
     for word in started.command.words:
         texts = [_unquoted(started, part.kind, part.text) for part in word.parts if not part.quoted]
-        found = any(_PATTERN.search(text) and any(text in each for each in program) for text in texts)
-        if (found or _is_split(word)) and word.raw.strip():
+        is_there = any(_PATTERN.search(text) and any(text in part for part in program) for text in texts)
+        if (is_there or _is_split(word)) and word.raw.strip():
             making.ask(started.line, f"the shell expands {word.raw}: a job file has it as it is")
 
 
@@ -102,7 +102,7 @@ def _words(making: IntentDraft, started: ResolvedCommand, chain: list[Launch]) -
     words = chain[-1].program if chain else tuple(unwrapped(list(started.argv)))
     if words[:2] == ("ray", "symmetric-run") and "--" in words:  # its own words start a cluster, as the backend does
         words = words[words.index("--") + 1 :]
-    if chain and any(each.launch is chain[-1] for each in making.script.inner):
+    if chain and any(command.launch is chain[-1] for command in making.script.inner):
         return  # the commands of a shell, each of which is looked at
     notes = "\n".join(making.notes)
     left = [shown(word) for word in words if shown(word) not in program and not any(shown(word) in p for p in program)]

@@ -45,7 +45,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     case = Case(script)
     head(making)
     # the program: that of the main launch, else the one that runs without a launcher
-    ray = [each for each in case.launches if each.kind == "ray"]
+    ray = [launch for launch in case.launches if launch.kind == "ray"]
     main = None if ray else _main_launch(case, making)
     if main:
         sizes(case, making, main, main.line)
@@ -73,24 +73,24 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
         making.note(number, f"a directive that is not supported, {text}")
     if script.unreached:
         making.note(script.unreached[0], f"to line {script.unreached[1]}: what stands after exit or exec is not run")
-    for each in script.uncalled:
-        making.note(each.first, f"to line {each.last}: the function {each.name}, which nothing calls")
+    for function in script.uncalled:
+        making.note(function.first, f"to line {function.last}: the function {function.name}, which nothing calls")
     # notes that need an answer keep the job file from being submitted
     values = {name: value for name, value in making.values.items() if value is not None}
     close(making, started, main, case.chain(main) if main else [], place)
     batch = _valid(BatchOptions, making.batch, making.notes)
     notes = list(dict.fromkeys(shown(note) for note in making.notes))
-    asked = {shown(note) for note in making.asked}
-    open_ = tuple(note for note in notes if note in asked)
+    questions = {shown(note) for note in making.asked}
+    open_ = tuple(note for note in notes if note in questions)
     return _valid(Intent, {**values, "batch": batch, "unanswered": open_}, making.notes), notes
 
 
 def _image_of_head(making: IntentDraft) -> None:
     """The image of a directive, as Shifter's plugin reads it, where no launch was seen to use it."""
-    for each in making.script.directives if not making.values.get("container") else ():
-        for option in each.options if each.state == "read" else ():
+    for directive in making.script.directives if not making.values.get("container") else ():
+        for option in directive.options if directive.state == "read" else ():
             if option.written in ("image", "container-image") and option.value:
-                making.ask(each.line, f"--{option.written}={option.value}")
+                making.ask(directive.line, f"--{option.written}={option.value}")
 
 
 def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
@@ -98,17 +98,17 @@ def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
     try:
         return model(**values)
     except ValidationError as error:
-        problems = {str(each["loc"][0]): each for each in error.errors(include_url=False)}
-    notes += [f"left out: {said(each, name)[0]}" for name, each in problems.items()]
+        problems = {str(detail["loc"][0]): detail for detail in error.errors(include_url=False)}
+    notes += [f"left out: {said(detail, name)[0]}" for name, detail in problems.items()]
     return model(**{name: value for name, value in values.items() if name not in problems})
 
 
 def _main_launch(case: Case, making: IntentDraft) -> Launch | None:
     """The last launch that is not of a small command; those before and after it are noted."""
-    every = [each for each in case.launches if not each.via and not each.wrapped]
-    real = [each for each in every if not case.is_helper(each)]
-    other = _last_program(case) or _last_command(case) or any(each.kind == "ray" for each in every)
-    small = [] if other else [each for each in every if each.program]
+    every = [launch for launch in case.launches if not launch.via and not launch.wrapped]
+    real = [launch for launch in every if not case.is_helper(launch)]
+    other = _last_program(case) or _last_command(case) or any(launch.kind == "ray" for launch in every)
+    small = [] if other else [launch for launch in every if launch.program]
     main = [*small[-1:], *real][-1] if real or small else None
     if main:
         _note_others(case, making, [main.command])
@@ -118,7 +118,7 @@ def _main_launch(case: Case, making: IntentDraft) -> Launch | None:
 def _note_others(case: Case, making: IntentDraft, own: Sequence[ResolvedCommand]) -> None:
     """The launches of other commands than those that the job file has."""
     for other in case.launches:
-        if not (other.via or other.wrapped) and all(other.command is not each for each in own):
+        if not (other.via or other.wrapped) and all(other.command is not command for command in own):
             say, kind = (
                 (making.note, "a small command on the nodes")
                 if case.is_helper(other)
@@ -130,10 +130,10 @@ def _note_others(case: Case, making: IntentDraft, own: Sequence[ResolvedCommand]
 def _program(case: Case, making: IntentDraft, launch: Launch) -> None:
     chain = case.chain(launch)
     last = chain[-1]
-    backend = next((_BACKENDS[each.kind] for each in chain if each.kind in _BACKENDS), None)
+    backend = next((_BACKENDS[member.kind] for member in chain if member.kind in _BACKENDS), None)
     if backend:
         making.values["backend"] = backend
-    inside = next((each for each in chain if each.kind == "container"), None)
+    inside = next((member for member in chain if member.kind == "container"), None)
     if inside:
         container(making, inside)
     elif image := launch.get("container-image"):
@@ -152,7 +152,7 @@ def _assigned(launch: Launch) -> tuple[str, ...]:
 
 def _variables(making: IntentDraft, command: ResolvedCommand, launch: Launch | None) -> None:
     """Variables set on the launch line itself: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
-    pairs = [(each.name, each.raw) for each in command.command.assignments]
+    pairs = [(assignment.name, assignment.raw) for assignment in command.command.assignments]
     for option in launch.reading.options if launch else ():
         items = _listed(option.name, option.value)
         if option.name == "export" and all("=" in item for item in items):
@@ -166,15 +166,15 @@ def _variables(making: IntentDraft, command: ResolvedCommand, launch: Launch | N
     for word in _assigned(launch) if launch else ():
         name, _, value = word.partition("=")
         pairs.append((name, value))
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for name, value in pairs:
         if OWN_VARIABLES.match(name):
             making.note(command.line, f"{name}, which Stackyard sets")
         elif is_known(value) and "$" not in value and "`" not in value:
-            found[name] = value.strip("\"'")
+            variables[name] = value.strip("\"'")
         else:
             making.ask(command.line, f"the variable {name}={value}")
-    making.values["variables"] = found or None
+    making.values["variables"] = variables or None
 
 
 def _listed(name: str, value: str) -> list[str]:
@@ -198,7 +198,7 @@ def _plain_program(case: Case, making: IntentDraft, ray: list[Launch]) -> Resolv
         making.notes.append("the lines that start, await and stop Ray: backend: ray does this")
         making.values["cores_per_rank"] = request.cpus_per_task
         making.values["ranks_per_node"] = 1
-    _note_others(case, making, [*(each.command for each in ray), *((started[0],) if started else ())])
+    _note_others(case, making, [*(launch.command for launch in ray), *((started[0],) if started else ())])
     if started:
         making.values["program"] = _known_words(making, line, plain_words(started[1]))
         _variables(making, started[0], None)
@@ -220,15 +220,15 @@ def _symmetric(ray: list[Launch]) -> tuple[ResolvedCommand, tuple[str, ...]] | N
 def _last_program(case: Case) -> tuple[ResolvedCommand, tuple[str, ...]] | None:
     """The last command that runs Python, with its words."""
     for resolved in reversed(case.script.commands):
-        starts = [each for each in case.launches if each.command is resolved and not each.wrapped]
-        if any(each.kind == "ray" for each in starts) or resolved.command.within("function"):
+        starts = [launch for launch in case.launches if launch.command is resolved and not launch.wrapped]
+        if any(start.kind == "ray" for start in starts) or resolved.command.within("function"):
             continue
         words = tuple(starts[-1].program) if starts else tuple(unwrapped(list(resolved.argv)))
         if not starts and (python_program(words) or ())[:1] == ("-c",):
             continue  # it looks at something, or is the last command of all
         if starts and not python_program(words):
-            inner = (each.resolved.argv for each in case.script.inner if each.launch in starts)
-            words = next((each for each in inner if (python_program(each) or ("-c",))[0] != "-c"), ())
+            inner = (command.resolved.argv for command in case.script.inner if command.launch in starts)
+            words = next((argv for argv in inner if (python_program(argv) or ("-c",))[0] != "-c"), ())
         if python_program(words):
             return resolved, words
     return None
@@ -236,8 +236,8 @@ def _last_program(case: Case) -> tuple[ResolvedCommand, tuple[str, ...]] | None:
 
 def _last_command(case: Case) -> tuple[ResolvedCommand, tuple[str, ...]] | None:
     """The last command that does more than prepare the run, print or wait, with its words."""
-    started = {id(each.command) for each in case.launches if not each.wrapped}
-    for resolved in reversed([each for each in case.script.commands if id(each) not in started]):
+    started = {id(launch.command) for launch in case.launches if not launch.wrapped}
+    for resolved in reversed([other for other in case.script.commands if id(other) not in started]):
         words, command = tuple(unwrapped(list(resolved.argv))), resolved.command
         if words and _is_named(words[0]) and not is_no_program(words) and not command.within("function"):
             joined = command.piped or command.fed or command.conditional
@@ -254,8 +254,8 @@ def _is_of_the_shell(case: Case, name: str) -> bool:
     """Whether a name is a function or an alias of the script, which only its shell can run."""
     if len(name) > _LONGEST_NAME:
         return False
-    made = rf"^\s*(?:function\s+{re.escape(name)}\b|{re.escape(name)}\s*\(\s*\)|alias\s+{re.escape(name)}=)"
-    return bool(re.search(made, case.script.code, re.M))
+    pattern = rf"^\s*(?:function\s+{re.escape(name)}\b|{re.escape(name)}\s*\(\s*\)|alias\s+{re.escape(name)}=)"
+    return bool(re.search(pattern, case.script.code, re.M))
 
 
 def _known_words(making: IntentDraft, line: int, words: tuple[str, ...]) -> tuple[str, ...]:

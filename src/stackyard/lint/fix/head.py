@@ -69,21 +69,23 @@ def head(making: IntentDraft) -> None:
         making.batch["memory_gib"] = round(request.memory_mib / 1024, 6)
     if request.exclusive:
         making.batch["exclusive"] = True
-    read = [each for each in script.directives if each.state == "read" and each.kind == script.scheduler]
-    options = [(each, option) for each in read for option in each.options]
+    read = [
+        directive for directive in script.directives if directive.state == "read" and directive.kind == script.scheduler
+    ]
+    options = [(directive, option) for directive in read for option in directive.options]
     last = {option.name: at for at, (_, option) in enumerate(options)}
-    for at, (each, option) in enumerate(options):
+    for at, (directive, option) in enumerate(options):
         repeated = option.name and option.name != "mail-type" and last[option.name] != at
         if _overridden(script.scheduler, option) and repeated:
             continue  # the last one counts
-        _carry(making, each, option)
-    for each in script.directives:
-        _left(making, each)
+        _carry(making, directive, option)
+    for directive in script.directives:
+        _left(making, directive)
     for hit in directive_misspelt(Case(script)):
         making.note(hit.line, f"not read by the scheduler: {script.rows[hit.line - 1].strip()}")
-    for each in read:
-        if words := _stray(each):
-            making.note(each.line, f"words that belong to no option: {' '.join(words)}")
+    for directive in read:
+        if words := _stray(directive):
+            making.note(directive.line, f"words that belong to no option: {' '.join(words)}")
     _split_array(making)
 
 
@@ -106,14 +108,14 @@ def _overridden(scheduler: str, option: Option) -> bool:
 
 def _stray(directive: Directive) -> list[str]:
     """The words of a directive that are neither options nor values of options that the scheduler has."""
-    words, found = tuple(split_directive(directive.text, directive.kind)), list[str]()
+    words, strays = tuple(split_directive(directive.text, directive.kind)), list[str]()
     while directive.kind in HEADS and words:
         reading = read_options(HEADS[directive.kind], words)
         if any(not option.name for option in reading.options):
             break  # the words after an unknown option may be its values
         words = reading.rest[1:]
-        found += reading.rest[:1]
-    return found
+        strays += reading.rest[:1]
+    return strays
 
 
 def _carry(making: IntentDraft, directive: Directive, option: Option) -> None:
@@ -152,14 +154,14 @@ def _of_plugin(making: IntentDraft, directive: Directive, option: Option, own: D
     """An option of a plug-in's scheduler, by what its value means: sizes, time and memory are read elsewhere."""
     words, meanings = option.value.split(), own.meanings[option.name]
     written = own.text(option.name, " ".join(map(shlex.quote, words)))
-    kept = {"time": "time_min" in making.batch, "memory": bool(making.script.request.memory_mib)}
+    places = {"time": "time_min" in making.batch, "memory": bool(making.script.request.memory_mib)}
     if is_template(option.value) or own.lacks(option):
         making.ask(directive.line, f"{written} is a placeholder, or has no value: fill it in")
     elif meanings in ((), ("value",)):
         making.batch["scheduler_args"] = (*making.batch.get("scheduler_args", ()), written)
     elif len(meanings) == 1 and meanings[0] in _NAMES["slurm"].values():
         making.batch[meanings[0]] = option.value
-    elif len(meanings) > 1 or not kept.get(meanings[0], number(option.value) is not None):
+    elif len(meanings) > 1 or not places.get(meanings[0], number(option.value) is not None):
         making.note(directive.line, f"{written}: check nodes, ranks_per_node and time_min")
 
 
@@ -222,7 +224,7 @@ def _gres(making: IntentDraft, directive: Directive, name: str, value: str) -> N
 
 
 def _mail(making: IntentDraft, directive: Directive, words: list[str]) -> None:
-    words = [*_EVERY, *(each for each in words if each != "ALL")] if "ALL" in words else words
+    words = [*_EVERY, *(word for word in words if word != "ALL")] if "ALL" in words else words
     events = tuple(dict.fromkeys(_MAIL[word] for word in words if word in _MAIL))
     making.batch["mail_events"] = tuple(dict.fromkeys((*making.batch.get("mail_events", ()), *events)))
     others = [word for word in words if word not in _MAIL and word not in ("NONE", "n")]
@@ -346,6 +348,6 @@ _SPECIAL: dict[str, Callable[[IntentDraft, Directive, Option], bool]] = {
 
 def _split_array(making: IntentDraft) -> None:
     """LSF has the indices of an array in the job's name: ``name[1-10]%4``."""
-    found = re.fullmatch(r"([^\[\]]*)\[([^\[\]]+)\](%\d+)?", making.batch.get("name", ""))
-    if found:
-        making.batch.update(name=found[1], array=found[2] + (found[3] or ""))
+    match = re.fullmatch(r"([^\[\]]*)\[([^\[\]]+)\](%\d+)?", making.batch.get("name", ""))
+    if match:
+        making.batch.update(name=match[1], array=match[2] + (match[3] or ""))

@@ -56,8 +56,8 @@ def without_secrets(text: str) -> str:
     text = _LOGIN.sub(rf"\g<1>{SECRET}", text)
     for named in (_DEFAULT, _ITEM, _DOTTED, _CSH, _INI):
         text = named.sub(_named, text)
-    for given in _GIVEN:
-        text = given.sub(_password, text)
+    for secret in _GIVEN:
+        text = secret.sub(_password, text)
     rows = text.split("\n")
     joined = [number > 0 and rows[number - 1].endswith("\\") for number in range(len(rows))]
     near = [_is_near(row, rows[number - 1] if joined[number] else "") for number, row in enumerate(rows)]
@@ -86,7 +86,7 @@ def _password(match: re.Match[str]) -> str:
 
 def _drawn(match: re.Match[str]) -> str:
     """A word that changes often between digits, small and large letters, as one that was drawn does."""
-    kinds = ["0" if each.isdigit() else "a" if each.islower() else "A" for each in match[0] if each.isalnum()]
+    kinds = ["0" if char.isdigit() else "a" if char.islower() else "A" for char in match[0] if char.isalnum()]
     changes = sum(one != other for one, other in pairwise(kinds))
     return SECRET if changes >= 0.35 * len(kinds) and len(set(kinds)) > 1 else match[0]
 

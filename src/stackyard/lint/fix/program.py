@@ -27,11 +27,11 @@ def interpreter_kept(launch: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
 
 def program_of_shell(case: Case, making: IntentDraft, last: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
     """The one Python command of a ``bash -c`` text, else the shell with its text."""
-    inside = [each for each in making.script.inner if each.launch is last]
-    programs = [each for each in inside if each.resolved.argv and python_program(each.resolved.argv)]
+    inside = [command for command in making.script.inner if command.launch is last]
+    programs = [command for command in inside if command.resolved.argv and python_program(command.resolved.argv)]
     if len(inside) > 1:  # one that cleans up, or looks at something, is not the program
-        programs = [each for each in programs if (python_program(each.resolved.argv) or ("-c",))[0] != "-c"]
-    if len(programs) != 1 or any(each.resolved.command.piped for each in inside):
+        programs = [program for program in programs if (python_program(program.resolved.argv) or ("-c",))[0] != "-c"]
+    if len(programs) != 1 or any(command.resolved.command.piped for command in inside):
         return words
     return tuple(dropwhile(lambda word: word in ("exec", "command", "builtin"), programs[0].resolved.argv))
 
@@ -65,5 +65,7 @@ def named_image(making: IntentDraft, line: int, image: str) -> None:
 
 def _head_image(making: IntentDraft) -> str:
     """The image that a directive names, as for Shifter's plugin."""
-    options = (option for each in making.script.directives if each.state == "read" for option in each.options)
+    options = (
+        option for directive in making.script.directives if directive.state == "read" for option in directive.options
+    )
     return next((option.value for option in options if option.written == "image"), "")

@@ -58,7 +58,7 @@ class Prologue:
 
     def in_subshell(self, resolved: ResolvedCommand) -> bool:
         """Whether a command is in a subshell that the start is not in: what it sets is lost there."""
-        return any(kind == "subshell" and (each, kind) not in self.around for each, kind in resolved.command.blocks)
+        return any(kind == "subshell" and (number, kind) not in self.around for number, kind in resolved.command.blocks)
 
 
 def place_of(script: Script, first: ResolvedCommand | None) -> int:
@@ -84,11 +84,11 @@ def lines_before(
     """
     before = Prologue(directory=directory, at_home=script.scheduler == "pbs")
     before.around = first.command.blocks if first else ()
-    started = {id(each.command) for each in script.launches}
+    started = {id(launch.command) for launch in script.launches}
     for pipe in pipelines(script.commands[:place]):
-        if any(id(each) in started for each in pipe):
+        if any(id(command) in started for command in pipe):
             continue  # a further launch
-        if any(_reads_variables(each.argv) for each in pipe):
+        if any(_reads_variables(command.argv) for command in pipe):
             before.sourced = len(before.lines)
         if len(pipe) > 1:
             _carry_pipe(before, pipe)
@@ -145,13 +145,13 @@ def pipelines(commands: Iterable[ResolvedCommand]) -> Iterator[list[ResolvedComm
 
 def pipe_text(pipe: Sequence[ResolvedCommand]) -> str:
     """A pipeline as one line."""
-    return " | ".join(text_of(each) + "".join(_redirects(each)) for each in pipe)
+    return " | ".join(text_of(command) + "".join(_redirects(command)) for command in pipe)
 
 
 def text_of(resolved: ResolvedCommand) -> str:
     """A command with the variables set for it, ``A=1 ./a``; or what is redirected of a block: ``done > log``."""
     command = resolved.command
-    own = [*(_setting(each) for each in command.assignments), *(word.raw for word in command.words)]
+    own = [*(_setting(assignment) for assignment in command.assignments), *(word.raw for word in command.words)]
     files = "".join(_redirects(resolved)).strip()
     return _joined(" ".join(own)) if own else f"the redirection {files} of the commands before it"
 
@@ -165,9 +165,12 @@ def _setting(assignment: Assignment) -> str:
 def _carry_pipe(before: Prologue, pipe: Sequence[ResolvedCommand]) -> None:
     """A pipeline whose commands only print or filter is carried over whole if it writes a file."""
     first, last, text = pipe[0], pipe[-1].command, pipe_text(pipe)
-    plain = all(each.argv and (is_quiet(each.argv) or is_filter(each.argv) or is_carried(each.argv)) for each in pipe)
+    plain = all(
+        command.argv and (is_quiet(command.argv) or is_filter(command.argv) or is_carried(command.argv))
+        for command in pipe
+    )
     nested = any(first.command.within(kind) for kind in ("branch", "loop", "function")) or before.in_subshell(first)
-    writes = any(acts(each) or each.argv[:1] == ("tee",) for each in pipe)
+    writes = any(acts(command) or command.argv[:1] == ("tee",) for command in pipe)
     if plain and not writes:
         before.quiet.append(str(first.line))
     elif plain and not (nested or last.background or first.command.conditional or any(e.command.here for e in pipe)):
@@ -184,17 +187,17 @@ def _uses(line: str, name: str) -> bool:
 
 def _prune(before: Prologue, program: str) -> None:
     """Drop variables that neither a later line nor the program uses; note those set conditionally that one uses."""
-    kept: list[str] = [program]
+    lines: list[str] = [program]
     for at in reversed(range(len(before.lines))):
         name = before.names.get(at)
-        if name is None or at < before.sourced or any(_uses(line, name) for line in kept):
-            kept.insert(0, before.lines[at])
+        if name is None or at < before.sourced or any(_uses(line, name) for line in lines):
+            lines.insert(0, before.lines[at])
         elif at in before.runs:
             before.notes.append(before.runs[at])
     for name, note in before.unsure:
-        if any(_uses(line, name) for line in kept):
+        if any(_uses(line, name) for line in lines):
             before.notes.append(note)
-    before.lines = kept[:-1]
+    before.lines = lines[:-1]
 
 
 def _carry(script: Script, before: Prologue, resolved: ResolvedCommand) -> None:
@@ -235,7 +238,7 @@ def _calls(script: Script, resolved: ResolvedCommand) -> bool:
     """Whether a command runs a function of the script, as ``trap clean EXIT`` does: functions are not carried over."""
     if resolved.argv[:1] not in (("trap",), ("eval",)):
         return False
-    names = {name for each in script.commands for name in each.command.functions}
+    names = {name for command in script.commands for name in command.command.functions}
     return any(re.split(r"[;&|\s]+", word)[0] in names for word in resolved.argv[1:2])
 
 
@@ -294,10 +297,10 @@ def _exports(before: Prologue, resolved: ResolvedCommand) -> None:
     own = [word for word in words[1:] if OWN_VARIABLES.match(word.partition("=")[0])]
     for word in own:
         before.notes.append(f"line {resolved.line}: {word.partition('=')[0]}, which Stackyard sets")
-    kept = [word for word in words if word not in own and not _is_secret(before, word.partition("=")[0], word)]
-    kept += [_setting(each) for each in resolved.command.assignments]
-    if any(not word.startswith("-") for word in kept[1:]):
-        before.lines.append(_joined(" ".join(kept)))
+    texts = [word for word in words if word not in own and not _is_secret(before, word.partition("=")[0], word)]
+    texts += [_setting(assignment) for assignment in resolved.command.assignments]
+    if any(not word.startswith("-") for word in texts[1:]):
+        before.lines.append(_joined(" ".join(texts)))
 
 
 def _directory(before: Prologue, resolved: ResolvedCommand, nested: bool) -> None:
@@ -334,7 +337,7 @@ def _is_guarded(script: Script, resolved: ResolvedCommand) -> bool:
 
 def _to_submission(before: Prologue, line: str, nested: bool, *, stays: bool) -> None:
     """``cd .``, or the way back to where the job was submitted, where a job file's lines begin."""
-    moved = before.at_home or any(re.match(r"(?:cd|pushd)\b", each) for each in before.lines)
+    moved = before.at_home or any(re.match(r"(?:cd|pushd)\b", row) for row in before.lines)
     if line.startswith("pushd") or (moved and not stays):
         before.lines.append(line)
     if stays:
@@ -350,7 +353,9 @@ def _source(script: Script, resolved: ResolvedCommand) -> Sequence[str]:
     if command.here:
         return rows[resolved.line - 1 : command.here_line + command.here.count("\n")]
     first = rows[resolved.line - 1].strip()
-    text = " ".join([*(_setting(each) for each in command.assignments), *(word.raw for word in command.words)])
+    text = " ".join(
+        [*(_setting(assignment) for assignment in command.assignments), *(word.raw for word in command.words)]
+    )
     alone = first.startswith(text.split()[0]) and not re.search(r"[;|]|&[^>\d]", first)
     whole = alone and not first.endswith("\\") and "\n" not in text
     return [first.rstrip() if whole else _joined(text + "".join(_redirects(resolved)))]

@@ -94,9 +94,11 @@ _DEFAULT = re.compile(r"\$\{(?!SLURM_|PBS_|LSB_|FLUX_)([A-Za-z_]\w*):?[-=]([^${}
 def _defaults(making: IntentDraft, started: ResolvedCommand) -> None:
     """Variables of the launch that have their default, which the environment of a submission may replace."""
     line = " ".join(word.raw for word in started.command.words)
-    made = [each for other in making.script.commands for each in other.command.assignments]
-    own = [each.raw for each in made if re.search(rf"\$\{{?{each.name}\b", line)]
-    settled = {each.name for each in made if not re.search(rf"\$\{{{each.name}:?[-=]", each.raw)}
+    assignments = [assignment for other in making.script.commands for assignment in other.command.assignments]
+    own = [assignment.raw for assignment in assignments if re.search(rf"\$\{{?{assignment.name}\b", line)]
+    settled = {
+        assignment.name for assignment in assignments if not re.search(rf"\$\{{{assignment.name}:?[-=]", assignment.raw)
+    }
     for name, value in dict.fromkeys(_DEFAULT.findall(" ".join([line, *own]))):
         if name not in settled:
             making.note(started.line, f"{name} has its default, {value}, whatever is set where you submit")
@@ -105,7 +107,7 @@ def _defaults(making: IntentDraft, started: ResolvedCommand) -> None:
 def _arguments(making: IntentDraft) -> None:
     """Arguments of the script in the prologue: `sbatch job.sh x` passes them on, `submit` has none."""
     for line in making.values.get("prologue") or ():
-        if any(found[1] for found in _ARGUMENT.finditer(line)):
+        if any(match[1] for match in _ARGUMENT.finditer(line)):
             making.notes.append(f"the script's arguments, which a job file has not, in {cut(line, 80)}")
 
 
@@ -141,9 +143,16 @@ def _around(making: IntentDraft, started: ResolvedCommand) -> None:
 
 def _evaluated(making: IntentDraft, started: ResolvedCommand, main: Launch | None) -> None:
     """The other commands in the text of an ``eval`` that has the launch."""
-    evals = [each for each in making.script.commands if each.line == started.line and each.argv[:1] == ("eval",)]
+    evals = [
+        command for command in making.script.commands if command.line == started.line and command.argv[:1] == ("eval",)
+    ]
     for command in parse_shell(" ".join(evals[0].argv[1:]), started.line) if evals else ():
-        text = " ".join([*(f"{each.name}={each.raw}" for each in command.assignments), *(w.raw for w in command.words)])
+        text = " ".join(
+            [
+                *(f"{assignment.name}={assignment.raw}" for assignment in command.assignments),
+                *(w.raw for w in command.words),
+            ]
+        )
         if command.words and main and command.words[0].raw == main.word:
             continue
         making.note(started.line, f"in eval: {text}")
@@ -189,24 +198,24 @@ def _shell_options(making: IntentDraft, launch: Launch) -> None:
 
 def _inner(making: IntentDraft, launch: Launch, chain: list[Launch]) -> None:
     """The other commands of the shell that each task runs."""
-    own = {id(each.command) for each in chain}
+    own = {id(member.command) for member in chain}
     quiet: list[str] = []
     program = making.values.get("program") or ()
-    for each in making.script.inner:
-        argv = each.resolved.argv
-        if each.launch is not launch or program[:1] in (("bash",), ("sh",)):
+    for command in making.script.inner:
+        argv = command.resolved.argv
+        if command.launch is not launch or program[:1] in (("bash",), ("sh",)):
             continue
-        words = () if id(each.resolved) in own else tuple(shown(word) for word in argv)
+        words = () if id(command.resolved) in own else tuple(shown(word) for word in argv)
         if words and words[-len(program) :] != tuple(program) and is_quiet(argv):
-            quiet.append(str(each.line))
+            quiet.append(str(command.line))
         elif words and words[-len(program) :] != tuple(program):
-            making.note(each.line, f"in each task: {' '.join(argv)}")
-        for assignment in each.resolved.command.assignments:
+            making.note(command.line, f"in each task: {' '.join(argv)}")
+        for assignment in command.resolved.command.assignments:
             own_one = OWN_VARIABLES.match(assignment.name)
             text = f"{assignment.name}, which Stackyard sets" if own_one else f"{assignment.name}={assignment.raw}"
-            making.note(each.line, f"in each task: {text}")
-        for operator, word in each.resolved.command.redirects:
-            making.note(each.line, f"in each task: the redirection {operator}{word.raw}")
+            making.note(command.line, f"in each task: {text}")
+        for operator, word in command.resolved.command.redirects:
+            making.note(command.line, f"in each task: the redirection {operator}{word.raw}")
     making.note_lines(quiet, "in each task: only prints, looks or waits")
 
 
@@ -220,8 +229,8 @@ def _wrapped(making: IntentDraft, line: int, words: tuple[str, ...], inner: tupl
 
 def _after(case: Case, making: IntentDraft, started: ResolvedCommand | None, place: int) -> None:
     """Commands behind the launch: a job file ends with its program."""
-    launched = {id(each.command) for each in case.launches if not (each.via or each.wrapped)}
-    ray = any(each.kind == "ray" for each in case.launches)
+    launched = {id(launch.command) for launch in case.launches if not (launch.via or launch.wrapped)}
+    ray = any(launch.kind == "ray" for launch in case.launches)
     quiet: list[str] = []
     for resolved in case.script.commands[place:]:
         if (

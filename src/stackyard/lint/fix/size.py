@@ -28,17 +28,17 @@ def sizes(case: Case, making: IntentDraft, launch: Launch | None, line: int, *, 
     A launch that starts no ranks itself (a container) is one process, as a program without any launch is.
     `whole`: it uses the job in its own way, as Ray does, or is not known: the head's ranks are not those it starts.
     """
-    given = launch
+    outer = launch
     if launch and not _starts_ranks(case, launch):
         launch = None
     launch = launch and replace(launch, doubtful=False)  # a program in a variable is taken as the program
-    inner, total = _agent(case, given if launch else None), None if whole else _all_ranks(case, launch)
+    inner, total = _agent(case, outer if launch else None), None if whole else _all_ranks(case, launch)
     sets = sets_of(launch) if launch else None
     nodes = _nodes(case, making, launch, inner, total, line)
     per_node = _per_node(case, launch, nodes, total)
     cores, gpus = _cores(case, launch, nodes, per_node), _gpus(case, launch, total)
     if whole and gpus is None:
-        gpus = next((launch_gpus(case, each) for each in case.launches if each.kind == "ray"), None)
+        gpus = next((launch_gpus(case, other) for other in case.launches if other.kind == "ray"), None)
     if sets:
         nodes, cores, gpus = _of_sets(making, sets, nodes)
         host = sets.host or _even(sets, nodes)
@@ -55,12 +55,12 @@ def sizes(case: Case, making: IntentDraft, launch: Launch | None, line: int, *, 
     making.values["nodes"], making.values["ranks_per_node"] = nodes, per_node
     making.values["cores_per_rank"] = cores or None
     _check_ranks(making, total if launch and inner is None else None, inner is not None, line)
-    if not whole or all(each.kind != "ray" for each in case.launches):
+    if not whole or all(other.kind != "ray" for other in case.launches):
         _check_cores(case, making, line)
-    _share_gpus(making, line, gpus, per_node, given)
-    _threads(making, given)
-    for each in (given, inner if inner is not given else None):
-        _unknown_counts(making, each, line)
+    _share_gpus(making, line, gpus, per_node, outer)
+    _threads(making, outer)
+    for starter in (outer, inner if inner is not outer else None):
+        _unknown_counts(making, starter, line)
 
 
 def _cores_of_gpus(making: IntentDraft, gpus: int | None, per_node: int | None) -> int | None:
@@ -70,9 +70,9 @@ def _cores_of_gpus(making: IntentDraft, gpus: int | None, per_node: int | None) 
         return None
     passed = making.batch.get("scheduler_args", ())
     making.batch["scheduler_args"] = tuple(word for word in passed if "--cpus-per-gpu=" not in word)
-    each = number(value)
-    if each and gpus and per_node and each * gpus % per_node == 0:
-        return each * gpus // per_node
+    count = number(value)
+    if count and gpus and per_node and count * gpus % per_node == 0:
+        return count * gpus // per_node
     making.notes.append(f"--cpus-per-gpu={value}, which sbatch does not take beside cores_per_rank: check that")
     return None
 
@@ -96,11 +96,11 @@ def _unknown_counts(making: IntentDraft, launch: Launch | None, line: int) -> No
 
 
 def _starts_ranks(case: Case, launch: Launch) -> bool:
-    return any(each.kind in (*RANKS, *AGENTS, "horovodrun") for each in case.chain(launch))
+    return any(member.kind in (*RANKS, *AGENTS, "horovodrun") for member in case.chain(launch))
 
 
 def _agent(case: Case, launch: Launch | None) -> Launch | None:
-    return next((each for each in case.chain(launch) if each.kind in AGENTS), None) if launch else None
+    return next((member for member in case.chain(launch) if member.kind in AGENTS), None) if launch else None
 
 
 def _nodes(
@@ -124,9 +124,9 @@ def _nodes(
     if request.scheduler == "slurm" and nodes and request.tasks and request.tasks < nodes:
         making.note(line, f"sbatch gives {counted(request.tasks, 'task')} no more nodes: nodes is {request.tasks}")
         nodes = request.tasks
-    each = request.tasks_per_node
-    if nodes is None and request.tasks and each and request.tasks % each == 0:
-        return request.tasks // each
+    per_node = request.tasks_per_node
+    if nodes is None and request.tasks and per_node and request.tasks % per_node == 0:
+        return request.tasks // per_node
     if nodes is None and total:
         together = "hosts=1" in (request.values.get("R") or "").replace(" ", "")
         if total > 1 and not together:
@@ -155,8 +155,8 @@ def _all_ranks(case: Case, launch: Launch | None) -> int | None:
     if launch.kind in AGENTS:
         return None if request.tasks else 1
     if launch.kind == "mpirun" and _ppr(launch):
-        each = launch.count("ppn")
-        return each * case.nodes if each and case.nodes else None
+        per_node = launch.count("ppn")
+        return per_node * case.nodes if per_node and case.nodes else None
     own = _step_tasks(case, launch) or request.all_tasks
     unsaid = request.values.keys() & TASK_OPTIONS or launch.kind in ("mpirun", "ibrun")  # as many as it has slots
     unsaid = unsaid or (launch.kind == "srun" and "nodes" in request.values and not launch.given("nodes"))
@@ -170,10 +170,10 @@ def _ppr(launch: Launch) -> bool:
 
 def _step_tasks(case: Case, launch: Launch) -> int | None:
     if launch.kind == "flux":
-        nodes, each = launch.count("nodes"), launch.count("tasks-per-node")
+        nodes, per_node = launch.count("nodes"), launch.count("tasks-per-node")
         if launch.given("ntasks"):
             return launch.count("ntasks")
-        return nodes * (each or 1) if nodes else (None if launch.given("nodes", "cores", "tasks-per-core") else 1)
+        return nodes * (per_node or 1) if nodes else (None if launch.given("nodes", "cores", "tasks-per-core") else 1)
     if launch.kind == "ibrun" and launch.count("ppn") and case.nodes and not launch.given("np"):
         return case.nodes * (launch.count("ppn") or 1)
     if launch.kind == "aprun" and not launch.given("np", "B"):
@@ -197,10 +197,10 @@ def _per_node(case: Case, launch: Launch | None, nodes: int | None, total: int |
         return ranks // nodes if ranks % nodes == 0 else None
     if step.per_node:
         return step.per_node
-    each = launch.count("ppn") or launch.count("tasks-per-node")
+    per_node = launch.count("ppn") or launch.count("tasks-per-node")
     even = total // nodes if total and nodes and total % nodes == 0 else None
-    if each or launch.given("np", "nrs") or _ppr(launch):
-        return each
+    if per_node or launch.given("np", "nrs") or _ppr(launch):
+        return per_node
     sizeless = launch.kind in ("mpirun", "ibrun", "aprun") and not launch.given("ppn")
     return (request.node_tasks if sizeless else None) or even
 
@@ -218,8 +218,8 @@ def _cores(case: Case, launch: Launch | None, nodes: int | None, per_node: int |
         return cores // per_node if cores else None
     if not request.cores or not per_node:
         return request.cpus_per_task
-    each = max(1, request.cores // ((request.nodes or nodes or 1) * per_node))
-    return each if each > 1 or request.cpus_per_task else None
+    count = max(1, request.cores // ((request.nodes or nodes or 1) * per_node))
+    return count if count > 1 or request.cpus_per_task else None
 
 
 def _node_cores(case: Case) -> int | None:
@@ -235,17 +235,22 @@ def _node_cores(case: Case) -> int | None:
 def _gpus(case: Case, launch: Launch | None, total: int | None) -> int | None:
     request = case.script.request
     if launch and launch.kind == "srun":
-        each, per_node = launch.count("gpus-per-task"), case.step(launch).per_node or _per_node(case, launch, 1, total)
-        given = each * per_node if each and per_node else launch_gpus(case, launch)
-        return given or (request.gpus_per_task * per_node if request.gpus_per_task and per_node else given)
+        per_task, per_node = (
+            launch.count("gpus-per-task"),
+            case.step(launch).per_node or _per_node(case, launch, 1, total),
+        )
+        count = per_task * per_node if per_task and per_node else launch_gpus(case, launch)
+        return count or (request.gpus_per_task * per_node if request.gpus_per_task and per_node else count)
     if launch and launch.kind == "flux":
-        tasks, nodes, each = (
+        tasks, nodes, per_task = (
             _step_tasks(case, launch),
             launch.count("nodes") or request.nodes or 1,
             launch.count("gpus-per-task"),
         )
         return (
-            each * tasks // nodes if each and tasks and nodes and tasks % nodes == 0 else launch.count("gpus-per-node")
+            per_task * tasks // nodes
+            if per_task and tasks and nodes and tasks % nodes == 0
+            else launch.count("gpus-per-node")
         )
     return request.node_gpus
 
@@ -291,36 +296,38 @@ def _of_agent(
     alone = inner.ranks_of is None and not inner.remote and not inner.command.command.within("loop")
     if alone and (nodes or 1) > 1 and inner.kind != "deepspeed":
         making.note(inner.line, f"{inner.kind} starts on the first node only, the job file's on each of {nodes}")
-    each = case.step(inner.ranks_of).per_node if inner.ranks_of else 1
-    if each and each > 1:
-        making.note(inner.line, f"{each} {inner.kind} agents on each node: the job file has the ranks of one")
+    per_node = case.step(inner.ranks_of).per_node if inner.ranks_of else 1
+    if per_node and per_node > 1:
+        making.note(inner.line, f"{per_node} {inner.kind} agents on each node: the job file has the ranks of one")
     return ranks, cores // ranks if cores and ranks else cores
 
 
-def _check_ranks(making: IntentDraft, wanted: int | None, agent: bool, line: int) -> None:
+def _check_ranks(making: IntentDraft, ranks: int | None, agent: bool, line: int) -> None:
     nodes, per_node = making.values["nodes"], making.values["ranks_per_node"]
     if per_node is None and not agent:
-        text = f"{wanted} ranks on {nodes} nodes" if wanted else "the ranks on each node are not in the script"
+        text = f"{ranks} ranks on {nodes} nodes" if ranks else "the ranks on each node are not in the script"
         making.note(line, f"{text}: check ranks_per_node and cores_per_rank")
-    elif wanted and nodes and per_node and nodes * per_node != wanted:
-        making.note(line, f"{wanted} ranks are wanted; the job file starts {nodes} x {per_node}")
+    elif ranks and nodes and per_node and nodes * per_node != ranks:
+        making.note(line, f"{ranks} ranks are wanted; the job file starts {nodes} x {per_node}")
 
 
 def _check_cores(case: Case, making: IntentDraft, line: int) -> None:
     """Cores that the head requests and the ranks of the job file do not."""
     nodes, per_node, cores = (making.values[name] for name in ("nodes", "ranks_per_node", "cores_per_rank"))
-    asked = case.script.request.cores
+    requested = case.script.request.cores
     if not per_node or case.script.request.exclusive:
         slots = case.script.request.values.get("n")
         if case.script.scheduler == "lsf" and slots and not case.nodes and nodes in (None, 1):
             making.notes.append(f"-n {slots} on whole nodes whose number is not in the script: nodes is 1")
         return
     if cores is None:
-        wanted = f"the head requests {counted(asked, 'core')}" if asked else "the script gives its ranks no cores"
-        making.note(line, f"{wanted}, the job file as many as the site gives each rank: check cores_per_rank")
-    elif asked is not None and (nodes or 1) * per_node * cores != asked:
-        each = f"{nodes or 1} x {counted(per_node, 'rank')} x {counted(cores, 'core')}"
-        making.note(line, f"the head requests {counted(asked, 'core')}, the job file {each}: check cores_per_rank")
+        need = f"the head requests {counted(requested, 'core')}" if requested else "the script gives its ranks no cores"
+        making.note(line, f"{need}, the job file as many as the site gives each rank: check cores_per_rank")
+    elif requested is not None and (nodes or 1) * per_node * cores != requested:
+        product = f"{nodes or 1} x {counted(per_node, 'rank')} x {counted(cores, 'core')}"
+        making.note(
+            line, f"the head requests {counted(requested, 'core')}, the job file {product}: check cores_per_rank"
+        )
 
 
 def _share_gpus(making: IntentDraft, line: int, gpus: int | None, per_node: int | None, launch: Launch | None) -> None:

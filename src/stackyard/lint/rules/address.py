@@ -76,16 +76,16 @@ def _passed(case: Case) -> Iterator[Address]:
                 if equals and name in _NAMES:
                     yield Address(text, shown(case.script.origin(text, launch.command)), launch.line, False, name)
         for word in launch.program if case.innermost(launch) else ():
-            found = re.search(r"tcp://((?:\$\{[^}]*\}|[^:/\s])+):", word)
-            if found:
-                yield Address(found[1], shown(found[1]), launch.line, False, "tcp://")
+            match = re.search(r"tcp://((?:\$\{[^}]*\}|[^:/\s])+):", word)
+            if match:
+                yield Address(match[1], shown(match[1]), launch.line, False, "tcp://")
 
 
 def _commands(case: Case) -> Iterator[tuple[ResolvedCommand, int, bool]]:
     for resolved in case.script.commands:
         yield resolved, resolved.line, False
     for inner in case.script.inner:
-        yield inner.resolved, inner.line, any(each.kind in RANKS for each in (inner.launch, *inner.launch.via))
+        yield inner.resolved, inner.line, any(launch.kind in RANKS for launch in (inner.launch, *inner.launch.via))
 
 
 def _assigned(resolved: ResolvedCommand) -> Iterator[tuple[str, str]]:
@@ -124,9 +124,9 @@ def address_localhost(case: Case) -> Iterator[Hit]:
     if not nodes or nodes == 1:
         return
     single = [
-        each
-        for each in case.launches
-        if each.kind == "torchrun" and (each.given("standalone") or each.get("nnodes") == "1")
+        launch
+        for launch in case.launches
+        if launch.kind == "torchrun" and (launch.given("standalone") or launch.get("nnodes") == "1")
     ]
     for address in addresses(case):
         if _LOCAL.match(address.text.strip("[]")) and not single:
@@ -171,7 +171,7 @@ def address_own_name(case: Case) -> Iterator[Hit]:
                 _set(address, _start(case)),
                 None if nodes else "note",
             )
-        elif launch_node and any(each.kind == "jsrun" for each in case.launches):
+        elif launch_node and any(launch.kind == "jsrun" for launch in case.launches):
             yield Hit(
                 address.line, f"{address.option} is the launch node, where no rank runs", _set(address, _start(case))
             )
@@ -348,7 +348,7 @@ def _programs(case: Case) -> Iterator[tuple[tuple[str, ...], int]]:
     for launch in case.launches:
         if case.innermost(launch):
             yield launch.program, launch.line
-    started = {id(each.command) for each in case.launches}
+    started = {id(launch.command) for launch in case.launches}
     for resolved, line, _ in _commands(case):
         if id(resolved) not in started and (program := python_program(resolved.argv)):
             yield program, line
@@ -357,12 +357,12 @@ def _programs(case: Case) -> Iterator[tuple[tuple[str, ...], int]]:
 def _ports_of_program(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Ports for the rendezvous of ranks among a program's words: ``--master_port=N``, ``dist.port=N``, ``tcp://h:N``."""
     for word, after in pairwise((*words, "")):
-        if found := _PORT_URL.search(word):
-            yield "tcp://", found[1]
-        elif found := _PORT_OPTION.fullmatch(word):
-            yield found[1], found[2] or after
-        elif found := _ENDPOINT.fullmatch(word):
-            yield found[1], (found[2] or after).rpartition(":")[2]
+        if match := _PORT_URL.search(word):
+            yield "tcp://", match[1]
+        elif match := _PORT_OPTION.fullmatch(word):
+            yield match[1], match[2] or after
+        elif match := _ENDPOINT.fullmatch(word):
+            yield match[1], (match[2] or after).rpartition(":")[2]
 
 
 @rule(

@@ -20,11 +20,11 @@ from stackyard.lint.shell.words import shown
 def loop_input(case: Case) -> Iterator[Hit]:
     """A launch, or ssh, in a ``while read`` loop, which reads the loop's input."""
     readers = {}
-    for each in case.script.commands:
-        if each.argv[:1] == ("read",) and not any(word.startswith("-u") for word in each.argv):
-            loops = [number for number, kind in each.command.blocks if kind == "loop"]
+    for reader in case.script.commands:
+        if reader.argv[:1] == ("read",) and not any(word.startswith("-u") for word in reader.argv):
+            loops = [number for number, kind in reader.command.blocks if kind == "loop"]
             if loops:
-                readers[loops[-1]] = each.line
+                readers[loops[-1]] = reader.line
     for launch in case.script.launches:
         command = launch.command.command
         within = [number for number, kind in command.blocks if kind == "loop" and number in readers]
@@ -37,10 +37,10 @@ def loop_input(case: Case) -> Iterator[Hit]:
 
 def _signal(case: Case) -> tuple[str, int] | None:
     """The value of Slurm's --signal in the head, and its line."""
-    for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
-        for option in each.options:
+    for directive in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+        for option in directive.options:
             if option.name == "signal":
-                return option.value, each.line
+                return option.value, directive.line
     return None
 
 
@@ -52,10 +52,10 @@ def _signal(case: Case) -> tuple[str, int] | None:
 )
 def signal_not_received(case: Case) -> Iterator[Hit]:
     """``--signal`` in a script without a step; with ``B:``, a script that neither traps it nor hands it on by exec."""
-    found = _signal(case)
-    if found is None or case.script.is_filled_in:
+    signal = _signal(case)
+    if signal is None or case.script.is_filled_in:
         return
-    value, line = found
+    value, line = signal
     steps = [launch for launch in case.launches if launch.kind == "srun"]
     programs = [launch for launch in case.launches if not launch.remote]
     if not value.upper().startswith(("B:", "RB:", "BR:")) and not value.upper().startswith("R:B"):
@@ -65,18 +65,18 @@ def signal_not_received(case: Case) -> Iterator[Hit]:
         return
     named = value.rpartition(":")[2].partition("@")[0].upper()
     traps = [
-        each
-        for each in case.script.commands
-        if each.argv[:1] == ("trap",) or (each.argv[1:] and named in each.argv[1:])
+        command
+        for command in case.script.commands
+        if command.argv[:1] == ("trap",) or (command.argv[1:] and named in command.argv[1:])
     ]  # a function of the site that sets a trap for the signal
-    execs = any(each.argv[:1] == ("exec",) for each in case.script.commands)
+    execs = any(command.argv[:1] == ("exec",) for command in case.script.commands)
     if not traps and not execs:
         name = value.partition(":")[2].partition("@")[0] or "USR1"
         text = f"--signal={value} reaches the batch shell, which does not trap it: it ends the script"
         yield Hit(line, text, f"trap 'kill -{name} $pid' {name}; srun ... & pid=$!; wait $pid")
         return
     last = case.script.commands[-1] if case.script.commands else None
-    waits = any(each.argv[:1] == ("wait",) for each in case.script.commands)
+    waits = any(command.argv[:1] == ("wait",) for command in case.script.commands)
     works = last is not None and last.argv and last.argv[0] not in ("echo", "exit", "date", "trap", "wait")
     if last is not None and works and traps and not (execs or waits or last.command.background):
         name = last.argv[0]
@@ -119,7 +119,7 @@ def steps_in_turn(case: Case) -> Iterator[Hit]:
     repeated = any(step.command.command.within("loop") for step in steps)
     nodes = [step.count("nodes") or case.nodes or 0 for step in steps]
     apart = bool(case.nodes) and not repeated and sum(nodes) <= (case.nodes or 0)  # each on nodes of its own
-    doubt = repeated and any(each < (case.nodes or 0) for each in nodes)  # perhaps one for each node
+    doubt = repeated and any(node < (case.nodes or 0) for node in nodes)  # perhaps one for each node
     if steps and (len(steps) > 1 or repeated) and not apart and not doubt:
         yield Hit(steps[0].line, "these steps run one after the other: each takes all cores of its nodes",
                   "srun --exact -n N -c N --mem=... for each")  # fmt: skip
@@ -140,15 +140,16 @@ def _takes_its_nodes(launch: Launch) -> bool:
 )
 def mkdir_too_late(case: Case) -> Iterator[Hit]:
     """An output file in a directory that the script itself makes."""
-    made = {
+    directories = {
         word.rstrip("/").removeprefix("./")
-        for each in case.script.commands if each.argv[:1] == ("mkdir",) for word in each.argv[1:] if word[:1] != "-"
+        for command in case.script.commands if command.argv[:1] == ("mkdir",)
+        for word in command.argv[1:] if word[:1] != "-"
     }  # fmt: skip
-    for each in read_by_scheduler(case):
-        for option in each.options:
+    for directive in read_by_scheduler(case):
+        for option in directive.options:
             directory = option.value.rpartition("/")[0].removeprefix("./")
-            if option.name in ("output", "error", "o", "e", "oo", "eo") and directory and directory in made:
-                yield Hit(each.line, f"{directory} is made by the script, after its output file is opened",
+            if option.name in ("output", "error", "o", "e", "oo", "eo") and directory and directory in directories:
+                yield Hit(directive.line, f"{directory} is made by the script, after its output file is opened",
                           f"mkdir -p {directory} before the job is submitted")  # fmt: skip
 
 
@@ -169,11 +170,13 @@ def array_output(case: Case) -> Iterator[Hit]:
         is_array = not values.keys().isdisjoint(own.named("array"))
     if index is None or not is_array or case.script.is_filled_in:
         return
-    for each in read_by_scheduler(case):
-        for option in each.options:
+    for directive in read_by_scheduler(case):
+        for option in directive.options:
             expanded = "$" in option.value and not own
             if option.name in names and not re.search(index, option.value) and not expanded:
-                yield Hit(each.line, f"every task of the array writes to {option.value}", f"put {better} into the name")
+                yield Hit(
+                    directive.line, f"every task of the array writes to {option.value}", f"put {better} into the name"
+                )
 
 
 @rule(
@@ -219,12 +222,12 @@ def conda_activate_hook(case: Case) -> Iterator[Hit]:
     """``conda activate`` with nothing before it that could define the function."""
     if not case.script.is_batch:
         return
-    for each in case.script.commands:
-        if each.argv[:2] in (("conda", "activate"), ("mamba", "activate"), ("micromamba", "activate")):
-            before = "\n".join(case.script.rows[: each.line - 1])
+    for command in case.script.commands:
+        if command.argv[:2] in (("conda", "activate"), ("mamba", "activate"), ("micromamba", "activate")):
+            before = "\n".join(case.script.rows[: command.line - 1])
             if not _HOOK.search(before):
-                yield Hit(each.line, f"{each.argv[0]} activate: the shell function is not defined here",
-                          f'eval "$({each.argv[0]} shell.bash hook)"')  # fmt: skip
+                yield Hit(command.line, f"{command.argv[0]} activate: the shell function is not defined here",
+                          f'eval "$({command.argv[0]} shell.bash hook)"')  # fmt: skip
             return
 
 
@@ -248,14 +251,14 @@ _OF_THE_TASK = re.compile(
 )
 def scheduler_variable_set(case: Case) -> Iterator[Hit]:
     """A plain value for a variable by which jobs and tasks know themselves."""
-    for each in case.script.commands if case.script.is_batch else ():
-        words = each.argv[1:] if each.argv[:1] in (("export",), ("declare",)) else ()
-        pairs = [(made.name, made.raw) for made in each.command.assignments if not each.argv]
+    for command in case.script.commands if case.script.is_batch else ():
+        words = command.argv[1:] if command.argv[:1] in (("export",), ("declare",)) else ()
+        pairs = [(assignment.name, assignment.raw) for assignment in command.command.assignments if not command.argv]
         pairs += [(word.partition("=")[0], word.partition("=")[2]) for word in words if "=" in word]
         for name, value in pairs:
             if _OF_THE_TASK.fullmatch(name) and re.fullmatch(r"[\"']?\d+[\"']?", value):
                 yield Hit(
-                    each.line, f"{name} is set to {value} for every task", f"remove it: {name} is the scheduler's"
+                    command.line, f"{name} is set to {value} for every task", f"remove it: {name} is the scheduler's"
                 )
 
 

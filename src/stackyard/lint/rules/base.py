@@ -62,22 +62,24 @@ class Case:
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         """All launches of the script, and those in the shell scripts that its tasks run, where these are found."""
-        return tuple(each for launch in self.script.launches for each in (launch, *self._inside(launch)))
+        return tuple(member for launch in self.script.launches for member in (launch, *self._inside(launch)))
 
     def _inside(self, launch: Launch) -> list[Launch]:
         """The launches of the shell script that every task of a launch runs."""
         tasks = launch.kind in RANKS or launch.ranks_of
-        if not self.directories or not tasks or any(launch in each.via for each in self.script.launches):
+        if not self.directories or not tasks or any(launch in outer.via for outer in self.script.launches):
             return []
         text = self._worker_text(launch)
         commands = parse_shell(text)
-        dead = {each.name for each in uncalled(commands, text)}
-        return launches_inside(launch, [each for each in commands if not dead.intersection(each.functions)])
+        dead = {function.name for function in uncalled(commands, text)}
+        return launches_inside(launch, [command for command in commands if not dead.intersection(command.functions)])
 
     @cached_property
     def steps(self) -> list[Launch]:
         """Launches that start tasks on nodes and are not inside another launch, without helpers such as hostname."""
-        return [each for each in self.launches if each.kind in RANKS and not each.via and not self.is_helper(each)]
+        return [
+            launch for launch in self.launches if launch.kind in RANKS and not launch.via and not self.is_helper(launch)
+        ]
 
     @property
     def nodes(self) -> int | None:
@@ -92,10 +94,10 @@ class Case:
             return None
         kinds = list(self.site.nodes.values())
         values = self.script.request.values
-        wanted = {values.get("partition"), values.get("q"), values.get("queue")} - {None, ""}
-        chosen = [kind for kind in kinds if kind.queue and kind.queue in wanted]
-        asked = values.get("constraint") or ""
-        chosen = [kind for kind in chosen or kinds if not asked or not kind.constraint or kind.constraint in asked]
+        queues = {values.get("partition"), values.get("q"), values.get("queue")} - {None, ""}
+        chosen = [kind for kind in kinds if kind.queue and kind.queue in queues]
+        feature = values.get("constraint") or ""
+        chosen = [kind for kind in chosen or kinds if not feature or not kind.constraint or kind.constraint in feature]
         return chosen[0] if len(chosen) == 1 else None
 
     @cached_property
@@ -110,7 +112,7 @@ class Case:
     @property
     def in_turn(self) -> bool:
         """Whether all commands of the script run one after another."""
-        return not any(each.command.background for each in self.script.commands)
+        return not any(command.command.background for command in self.script.commands)
 
     @property
     def slots(self) -> int | None:
@@ -140,8 +142,8 @@ class Case:
         """How the Python program of a launch joins its process group; None if it joins none, or is not found."""
         if id(launch) not in self._groups:
             program = self.python(launch) or ()
-            found = find_program(program, self.directories)
-            self._groups[id(launch)] = group_of(program, *found) if found else None
+            place = find_program(program, self.directories)
+            self._groups[id(launch)] = group_of(program, *place) if place else None
         return self._groups[id(launch)]
 
     def python(self, launch: Launch) -> tuple[str, ...] | None:
@@ -149,9 +151,9 @@ class Case:
         direct = python_program(launch.program)
         if direct:
             return direct
-        commands = [each.resolved for each in self.script.inner if each.launch is launch]
-        found = (python_program(each.argv) for each in (*commands, *self.worker(launch)))
-        return next((each for each in found if each and each[:1] != ("-c",)), None)
+        commands = [command.resolved for command in self.script.inner if command.launch is launch]
+        programs = (python_program(command.argv) for command in (*commands, *self.worker(launch)))
+        return next((program for program in programs if program and program[:1] != ("-c",)), None)
 
     def worker(self, launch: Launch) -> list[ResolvedCommand]:
         """The commands of the shell script that every task of a launch runs, if it is found."""
@@ -161,18 +163,18 @@ class Case:
 
     def _worker_text(self, launch: Launch) -> str:
         texts = (self.text_of(word) for word in launch.program[:2] if word.endswith((".sh", ".bash")))
-        return next((each for each in texts if each is not None), "")
+        return next((text for text in texts if text is not None), "")
 
     def text_of(self, name: str) -> str | None:
         """The text of a file that the script names; None if it is not found."""
-        found = find_file(name, self.directories)
-        return found[0].read_text(errors="replace") if found else None
+        place = find_file(name, self.directories)
+        return place[0].read_text(errors="replace") if place else None
 
     def is_helper(self, launch: Launch) -> bool:
         """Whether a launch only runs a small system command."""
         name = launch.program[0].rsplit("/", 1)[-1] if launch.program else ""
-        inner = [each for each in self.script.inner if each.launch is launch]
-        shell = name in ("bash", "sh") and inner and all(is_small(each.resolved.argv) for each in inner)
+        inner = [command for command in self.script.inner if command.launch is launch]
+        shell = name in ("bash", "sh") and inner and all(is_small(command.resolved.argv) for command in inner)
         return is_small(launch.program) or bool(shell)
 
     def chain(self, launch: Launch) -> list[Launch]:
@@ -180,13 +182,13 @@ class Case:
 
         It ends before a wrapper script, which is then the program.
         """
-        inside = (each for each in reversed(self.launches) if launch in each.via and not each.wrapped)
+        inside = (inner for inner in reversed(self.launches) if launch in inner.via and not inner.wrapped)
         last = next(inside, launch)
-        return [launch, *(each for each in last.via if launch in each.via), *([last] if last is not launch else [])]
+        return [launch, *(outer for outer in last.via if launch in outer.via), *([last] if last is not launch else [])]
 
     def innermost(self, launch: Launch) -> bool:
         """Whether no further launch is inside this one."""
-        return not any(launch in each.via for each in self.launches)
+        return not any(launch in inner.via for inner in self.launches)
 
     def program_text(self, launch: Launch) -> str:
         """The program of a launch as one line, for matching."""
@@ -195,7 +197,7 @@ class Case:
     def is_python(self, launch: Launch) -> bool:
         """Whether it runs Python, itself or in its shell."""
         if python_program(launch.program) or any(
-            launch in each.via and each.kind == "torchrun" for each in self.launches
+            launch in inner.via and inner.kind == "torchrun" for inner in self.launches
         ):
             return True
         return bool(re.search(r"(?:^|[\s;])python[\d.]*\s", self.program_text(launch)))
@@ -205,11 +207,11 @@ class Case:
         if launch.kind == "srun":
             return self._srun(launch)
         if launch.kind == "mpirun":
-            ranks, each = launch.count("np"), launch.count("ppn")
+            ranks, per_host = launch.count("np"), launch.count("ppn")
             even = ranks and self.nodes and ranks % self.nodes == 0 and not launch.given("ppn")
-            return Step(self.nodes, ranks, ranks // self.nodes if even and ranks and self.nodes else each)
+            return Step(self.nodes, ranks, ranks // self.nodes if even and ranks and self.nodes else per_host)
         if launch.kind == "jsrun":
-            sets, ranks, host = (launch.count(each) for each in ("nrs", "tasks_per_rs", "rs_per_host"))
+            sets, ranks, host = (launch.count(option) for option in ("nrs", "tasks_per_rs", "rs_per_host"))
             per_node = host * (ranks or 1) if host else None
             return Step(self.nodes, sets * (ranks or 1) if sets else None, per_node, launch.count("cpu_per_rs"))
         return Step(self.nodes)
@@ -242,7 +244,7 @@ class Case:
         request = self.script.request
         if request.node_tasks:
             return request.node_tasks
-        given = request.values.keys() & {
+        options = request.values.keys() & {
             "ntasks",
             "ntasks-per-node",
             "ntasks-per-gpu",
@@ -250,7 +252,7 @@ class Case:
             "ntasks-per-core",
             "overcommit",
         }
-        return 1 if not given and request.nodes else None
+        return 1 if not options and request.nodes else None
 
 
 @dataclass(frozen=True)

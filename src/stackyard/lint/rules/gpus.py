@@ -37,27 +37,27 @@ def gpus_without_ranks(case: Case) -> Iterator[Hit]:
     """One rank on a node with several GPUs, by a program that uses one; a note if its source is not found."""
     if not case.script.scheduler or "VISIBLE_DEVICES" in case.script.code:
         return
-    if any(each.kind in (*AGENTS, "horovodrun", "ray") or not is_alone(each) for each in case.launches):
+    if any(launch.kind in (*AGENTS, "horovodrun", "ray") or not is_alone(launch) for launch in case.launches):
         return
     have = _node_gpus(case) or 0
     if have > 1 and not case.steps and not case.launches:
         yield from _plain(case, have)
-    alone = case.steps or [each for each in case.launches if each.kind == "container" and not each.via]
+    alone = case.steps or [launch for launch in case.launches if launch.kind == "container" and not launch.via]
     for launch in alone if len(alone) == 1 else ():
         yield from _set(case, launch) if launch.kind == "jsrun" else _step(case, launch, have) if have > 1 else ()
 
 
 def _node_gpus(case: Case) -> int | None:
     """GPUs of each node: as requested, or all of the site's node kind where nodes are exclusive."""
-    asked, kind = case.script.request.node_gpus, case.node_kind
-    if asked is None and kind and case.shares_nodes is False:
+    count, kind = case.script.request.node_gpus, case.node_kind
+    if count is None and kind and case.shares_nodes is False:
         return kind.gpu.count
-    return asked
+    return count
 
 
 def _python(case: Case, launch: Launch) -> tuple[str, ...] | None:
     """The Python program of a launch, also of the container in it."""
-    return next((found for each in case.chain(launch) if (found := case.python(each))), None)
+    return next((program for member in case.chain(launch) if (program := case.python(member))), None)
 
 
 def _set(case: Case, launch: Launch) -> Iterator[Hit]:
@@ -84,33 +84,33 @@ def _step(case: Case, launch: Launch, have: int) -> Iterator[Hit]:
 
 def _plain(case: Case, have: int) -> Iterator[Hit]:
     """Programs that the script runs itself, one at a time: none of them may use several GPUs."""
-    found = [(each, program) for each, program in _programs(case) if not each.command.background]
-    found = [(each, program) for each, program in found if program[0].endswith(".py")]
-    single = len(found) == 1 and not found[0][0].command.within("loop")
+    pairs = [(command, program) for command, program in _programs(case) if not command.command.background]
+    pairs = [(command, program) for command, program in pairs if program[0].endswith(".py")]
+    single = len(pairs) == 1 and not pairs[0][0].command.within("loop")
     if not _are_all(case) or not (single or case.in_turn):
         return
     text = f"the script starts 1 process{{}}{'' if single else ' at a time'} on each node with {have} GPUs"
-    with_gpus = [(each, program) for each, program in found if not _needs_none(case, program)]
-    hits = [(each, _hit(case, each.line, program, text)) for each, program in with_gpus]
-    made = [(each, hit) for each, hit in hits if hit]
-    if made and len(made) == len(hits):
-        hit = next((hit for each, hit in made if each.command.within("loop")), made[-1][1])
-        yield replace(hit, severity="note") if any(each.severity for _, each in made) else hit
+    with_gpus = [(command, program) for command, program in pairs if not _needs_none(case, program)]
+    hits = [(command, _hit(case, command.line, program, text)) for command, program in with_gpus]
+    hit_pairs = [(command, hit) for command, hit in hits if hit]
+    if hit_pairs and len(hit_pairs) == len(hits):
+        hit = next((hit for command, hit in hit_pairs if command.command.within("loop")), hit_pairs[-1][1])
+        yield replace(hit, severity="note") if any(one.severity for _, one in hit_pairs) else hit
 
 
 def _programs(case: Case) -> list[tuple[ResolvedCommand, tuple[str, ...]]]:
     """The Python programs among the commands of the script, without code on the command line, pip and the like."""
-    commands = [each for each in case.script.commands if each.argv and not is_no_program(each.argv)]
-    programs = [(each, python_program(each.argv)) for each in commands]
-    return [(each, program) for each, program in programs if program and program[0] != "-c"]
+    commands = [command for command in case.script.commands if command.argv and not is_no_program(command.argv)]
+    programs = [(command, python_program(command.argv)) for command in commands]
+    return [(command, program) for command, program in programs if program and program[0] != "-c"]
 
 
 def _are_all(case: Case) -> bool:
     """Whether the script starts programs only by commands of its own, each of them a file of Python."""
-    if any(each.argv and each.argv[0].rsplit("/", 1)[-1] in REMOTE for each in case.script.commands):
+    if any(command.argv and command.argv[0].rsplit("/", 1)[-1] in REMOTE for command in case.script.commands):
         return False
     programs = _programs(case)
-    return all(program[0].endswith(".py") and not each.command.within("function") for each, program in programs)
+    return all(program[0].endswith(".py") and not command.command.within("function") for command, program in programs)
 
 
 def _needs_none(case: Case, program: tuple[str, ...]) -> bool:

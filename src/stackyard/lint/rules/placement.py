@@ -18,7 +18,7 @@ from stackyard.lint.rules.base import Case, Hit, rule
 def other_schedulers_launcher(case: Case) -> Iterator[Hit]:
     """srun in a job of PBS, LSF or Grid Engine; jsrun outside LSF."""
     at_home = {"srun": ("slurm", "flux"), "jsrun": ("lsf",)}
-    heads = {each.kind for each in case.script.directives}
+    heads = {directive.kind for directive in case.script.directives}
     for launch in case.script.launches:
         homes = at_home.get(launch.kind)
         if homes and case.script.scheduler and not heads & {*homes} and not launch.remote and not case.script.own:
@@ -63,15 +63,17 @@ def copied_to_first_node(case: Case) -> Iterator[Hit]:
         return
     used = [(launch, " ".join(word.raw for word in launch.command.command.words))
             for launch in case.steps if (case.step(launch).nodes or 0) > 1]  # fmt: skip
-    for each in case.script.commands:
-        row = " ".join(word.raw for word in each.command.words[1:])
+    for command in case.script.commands:
+        row = " ".join(word.raw for word in command.command.words[1:])
         target = (
-            re.findall(rf"[\"']?({_LOCAL})(?=[/\"'\s]|$)", row) if each.argv[:1] and each.argv[0] in _COPIES else []
+            re.findall(rf"[\"']?({_LOCAL})(?=[/\"'\s]|$)", row)
+            if command.argv[:1] and command.argv[0] in _COPIES
+            else []
         )
         for launch, words in used:
-            if target and launch.line > each.line and target[-1] in words and row.rfind(target[-1]) > 0:
-                text = f"{each.argv[0]} writes to the disk of the first of {case.nodes} nodes"
-                yield Hit(each.line, text, f"srun -N {case.nodes} -n {case.nodes} {each.argv[0]} ..., or sbcast")
+            if target and launch.line > command.line and target[-1] in words and row.rfind(target[-1]) > 0:
+                text = f"{command.argv[0]} writes to the disk of the first of {case.nodes} nodes"
+                yield Hit(command.line, text, f"srun -N {case.nodes} -n {case.nodes} {command.argv[0]} ..., or sbcast")
                 return
 
 
@@ -113,8 +115,8 @@ def steps_share_no_gpus(case: Case) -> Iterator[Hit]:
     )
     if not case.script.request.names_gpus or case.script.scheduler != "slurm" or (case.nodes or 0) > 1:
         return
-    steps = [each for each in case.script.launches if each.kind == "srun" and each.command.command.background
-             and not each.via and not each.remote]  # fmt: skip
+    steps = [launch for launch in case.script.launches if launch.kind == "srun" and launch.command.command.background
+             and not launch.via and not launch.remote]  # fmt: skip
     repeated = any(step.command.command.within("loop") for step in steps)
     if steps and (len(steps) > 1 or repeated) and not any(step.given(*names) or step.doubtful for step in steps) \
             and any(step.given("exact", "exclusive", "cpus-per-task") for step in steps):  # fmt: skip
@@ -133,12 +135,12 @@ def steps_share_no_gpus(case: Case) -> Iterator[Hit]:
 def steps_one_by_one(case: Case) -> Iterator[Hit]:
     """A loop over steps of one task, in a job with several tasks that nothing else starts."""
     tasks = case.script.request.all_tasks or 0
-    steps = [each for each in case.steps if each.kind == "srun"]
-    if tasks < 2 or not steps or len(steps) != len(case.steps) or any(each.doubtful or each.remote for each in steps):
+    steps = [step for step in case.steps if step.kind == "srun"]
+    if tasks < 2 or not steps or len(steps) != len(case.steps) or any(step.doubtful or step.remote for step in steps):
         return
-    alone = all(each.count("ntasks") == 1 and each.command.command.within("loop")
-                and not each.command.command.background and not each.given("cpus-per-task", "nodelist")
-                for each in steps)  # fmt: skip
+    alone = all(step.count("ntasks") == 1 and step.command.command.within("loop")
+                and not step.command.command.background and not step.given("cpus-per-task", "nodelist")
+                for step in steps)  # fmt: skip
     if alone and case.in_turn:
         yield Hit(steps[0].line, f"one of {tasks} tasks runs at a time", "srun -n1 --exact ... & in the loop, and wait")
 
@@ -155,12 +157,12 @@ def image_for_each_task(case: Case) -> Iterator[Hit]:
     for launch in case.launches:
         outer = launch.ranks_of if launch.kind == "container" else None
         words = " ".join(launch.words)
-        found = re.search(r"(?:docker|oras|library|shub)://\S+", words)
-        if outer and found and (case.step(outer).tasks or 0) > 1 and launch.word.rsplit("/", 1)[-1] != "shifter":
+        match = re.search(r"(?:docker|oras|library|shub)://\S+", words)
+        if outer and match and (case.step(outer).tasks or 0) > 1 and launch.word.rsplit("/", 1)[-1] != "shifter":
             yield Hit(
                 launch.line,
-                f"{case.step(outer).tasks} tasks pull {found[0]}",
-                f"{launch.word} pull IMAGE.sif {found[0]}",
+                f"{case.step(outer).tasks} tasks pull {match[0]}",
+                f"{launch.word} pull IMAGE.sif {match[0]}",
             )
             return
 
@@ -179,8 +181,8 @@ _INSTALLS = re.compile(
 def pip_in_each_task(case: Case) -> Iterator[Hit]:
     """pip install, or ``uv run`` with its synchronisation, in a step with several tasks."""
     for launch in case.steps:
-        inner = [" ".join(each.resolved.argv) for each in case.script.inner if each.launch is launch]
-        texts = [" ".join(launch.program), *inner, *(" ".join(each.argv) for each in case.worker(launch))]
+        inner = [" ".join(command.resolved.argv) for command in case.script.inner if command.launch is launch]
+        texts = [" ".join(launch.program), *inner, *(" ".join(command.argv) for command in case.worker(launch))]
         if (case.step(launch).tasks or 0) > 1 and any(_INSTALLS.match(text) for text in texts):
             yield Hit(launch.line, f"{case.step(launch).tasks} tasks install packages", "install before the launch")
             return
@@ -287,10 +289,12 @@ def threads_on_one_core(case: Case) -> Iterator[Hit]:
 def flux_on_first_node(case: Case) -> Iterator[Hit]:
     """``flux start`` that the script itself runs, in a job with several nodes."""
     nodes = case.nodes or 0
-    for each in case.script.commands if nodes > 1 else ():
-        if each.argv[:2] == ("flux", "start") and not any("--test-size" in word or word == "-s" for word in each.argv):
+    for command in case.script.commands if nodes > 1 else ():
+        if command.argv[:2] == ("flux", "start") and not any(
+            "--test-size" in word or word == "-s" for word in command.argv
+        ):
             first = "srun" if case.script.scheduler == "slurm" else "mpiexec"
-            yield Hit(each.line, f"flux starts on the first of {nodes} nodes", f"{first} -n {nodes} flux start ...")
+            yield Hit(command.line, f"flux starts on the first of {nodes} nodes", f"{first} -n {nodes} flux start ...")
 
 
 @rule(
@@ -301,11 +305,11 @@ def flux_on_first_node(case: Case) -> Iterator[Hit]:
 )
 def ray_head_alone(case: Case) -> Iterator[Hit]:
     """``ray start --head`` on several nodes, and no worker."""
-    rays = [each for each in case.launches if each.kind == "ray"]
+    rays = [launch for launch in case.launches if launch.kind == "ray"]
     others = re.search(
         r"ray start[^\n]*--address|symmetric-run|ray\.sub|--address|ray_init|start-worker|worker", case.script.code
     )
-    if rays and (case.nodes or 0) > 1 and not others and not any(each.via for each in rays):
+    if rays and (case.nodes or 0) > 1 and not others and not any(ray.via for ray in rays):
         yield Hit(rays[0].line, f"ray starts on the first of {case.nodes} nodes", "srun ... ray start --address=HEAD")
 
 
@@ -320,8 +324,10 @@ def step_waits_for_step(case: Case) -> Iterator[Hit]:
     own = ("exact", "exclusive", "overlap", "relative", "nodelist", "jobid", "het-group", "pack-group", "nodes")
     if case.script.scheduler != "slurm" or (case.version and case.version < (20, 11)):
         return
-    steps = [each for each in case.script.launches if each.kind == "srun" and not each.via and not each.remote]
-    waits = [each.line for each in case.script.commands if each.argv[:1] == ("wait",)]
+    steps = [
+        launch for launch in case.script.launches if launch.kind == "srun" and not launch.via and not launch.remote
+    ]
+    waits = [waiting.line for waiting in case.script.commands if waiting.argv[:1] == ("wait",)]
     for at, first in enumerate(steps):
         command = first.command.command
         if not command.background or first.given(*own) or first.doubtful or command.within("function"):
@@ -363,13 +369,13 @@ def array_same_file(case: Case) -> Iterator[Hit]:
     """Output of a program of a job array that goes to one file."""
     values = case.script.request.values
     is_array = "array" in values or (case.script.scheduler == "pbs" and "J" in values)
-    moves = any(each.argv[:1] in (("cd",), ("pushd",)) for each in case.script.commands)
-    for each in case.script.commands if is_array and not moves else ():
-        uses = " ".join(word.raw for word in each.command.words)
-        for operator, word in each.command.redirects:
+    moves = any(command.argv[:1] in (("cd",), ("pushd",)) for command in case.script.commands)
+    for command in case.script.commands if is_array and not moves else ():
+        uses = " ".join(word.raw for word in command.command.words)
+        for operator, word in command.command.redirects:
             name = word.plain or ""
             if operator in (">", "1>", "&>") and re.fullmatch(r"(?!/dev/)[\w./-]+", name) and "ARRAY" in uses:
-                yield Hit(each.line, f"every task of the array writes to {name}", f"put the index into {name}")
+                yield Hit(command.line, f"every task of the array writes to {name}", f"put the index into {name}")
                 return
 
 

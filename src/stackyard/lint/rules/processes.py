@@ -24,12 +24,12 @@ def _per_node(case: Case, launch: Launch) -> int | None:
 
 def _text(case: Case, program: tuple[str, ...] | None) -> str:
     """The source of a Python program; empty if it is not found."""
-    found = find_program(program, case.directories) if program else None
-    return found[0].read_text(errors="replace") if found else ""
+    place = find_program(program, case.directories) if program else None
+    return place[0].read_text(errors="replace") if place else ""
 
 
 def _inside_agent(case: Case, launch: Launch) -> bool:
-    return any(launch in each.via and each.kind in (*AGENTS, "horovodrun") for each in case.launches)
+    return any(launch in inner.via and inner.kind in (*AGENTS, "horovodrun") for inner in case.launches)
 
 
 @rule(
@@ -94,7 +94,9 @@ def lightning_without_srun(case: Case) -> Iterator[Hit]:
         return
     starts: list[tuple[ResolvedCommand | Launch, tuple[str, ...], int]] = []
     if not case.launches:
-        starts = [(each, program, 1) for each in case.script.commands if (program := python_program(each.argv))]
+        starts = [
+            (command, program, 1) for command in case.script.commands if (program := python_program(command.argv))
+        ]
     for launch in case.steps:
         if launch.kind == "srun" and case.step(launch).per_node == 1 and not _inside_agent(case, launch):
             starts.append((launch, case.python(launch) or (), 1))
@@ -135,7 +137,7 @@ def lightning_nodes(case: Case) -> Iterator[Hit]:
             continue
         named = _NODES.search(" ".join(program[1:]))
         calls = re.findall(r"\bTrainer\(([^()]*(?:\([^()]*\)[^()]*)*)\)", _text(case, program))
-        said = [found[1] for call in calls if (found := re.search(r"num_nodes\s*=\s*(\d+)\b", call))]
+        said = [match[1] for call in calls if (match := re.search(r"num_nodes\s*=\s*(\d+)\b", call))]
         plain = len(calls) == 1 and "**" not in calls[0] and "num_nodes" not in calls[0] and "*" not in calls[0]
         count = int(named[1]) if named else int(said[0]) if len(said) == 1 == len(calls) else 1 if plain else nodes
         if count != nodes and not _inside_agent(case, launch):
@@ -167,7 +169,7 @@ def rank_variable_not_set(case: Case) -> Iterator[Hit]:
     """A program that reads a variable of torchrun, and is started without torchrun."""
     for launch in case.launches:
         outer = launch if launch.kind in RANKS else launch.ranks_of
-        agent = any(each.kind in (*AGENTS, "horovodrun") for each in (launch, *launch.via))
+        agent = any(member.kind in (*AGENTS, "horovodrun") for member in (launch, *launch.via))
         if outer is None or agent or not case.innermost(launch) or case.is_helper(launch):
             continue
         group = case.group(launch)
@@ -178,9 +180,9 @@ def rank_variable_not_set(case: Case) -> Iterator[Hit]:
         if missing:
             file = Path((case.python(launch) or ("",))[0]).name
             pairs = {"RANK": "$SLURM_PROCID", "LOCAL_RANK": "$SLURM_LOCALID", "WORLD_SIZE": "$SLURM_NTASKS"}
-            given = " ".join(f"{name}={pairs.get(name, '...')}" for name in missing)
+            settings = " ".join(f"{name}={pairs.get(name, '...')}" for name in missing)
             text = f"{file} reads {', '.join(missing)}, which nothing sets"
-            yield Hit(launch.line, text, f"{outer.word} ... bash -c '{given} exec python {file}'")
+            yield Hit(launch.line, text, f"{outer.word} ... bash -c '{settings} exec python {file}'")
 
 
 _PARALLEL = re.compile(r"(?:--tensor[-_]parallel[-_]size|--tp(?:-size)?|-tp)[= ](\d+)\b")
@@ -195,12 +197,12 @@ _PARALLEL = re.compile(r"(?:--tensor[-_]parallel[-_]size|--tp(?:-size)?|-tp)[= ]
 def tensor_parallel_over_gpus(case: Case) -> Iterator[Hit]:
     """A server of vLLM or SGLang that splits a model over more GPUs than the job has on a node."""
     have = case.script.request.node_gpus
-    for each in case.script.commands if have and not re.search(r"\bray\b|dist-init", case.script.code) else ():
-        words = " ".join(each.argv)
+    for command in case.script.commands if have and not re.search(r"\bray\b|dist-init", case.script.code) else ():
+        words = " ".join(command.argv)
         parts = _PARALLEL.search(words) if re.search(r"\b(?:vllm|sglang)\b", words) else None
         if parts and have and int(parts[1]) > have:
             yield Hit(
-                each.line,
+                command.line,
                 f"the model is split over {parts[1]} GPUs, and a node has {have}",
                 f"{parts[0][: -len(parts[1])]}{have}",
             )
@@ -272,15 +274,15 @@ def more_workers_than_cores(case: Case) -> Iterator[Hit]:
     cores = case.script.request.node_cpus if case.script.scheduler == "pbs" else case.script.request.cpus_per_task
     if not cores or case.launches or case.script.request.exclusive:
         return
-    for each in case.script.commands:
-        words = " ".join(python_program(each.argv) or ())
+    for command in case.script.commands:
+        words = " ".join(python_program(command.argv) or ())
         workers = re.search(r"--(?:num[-_])?(?:data[-_])?workers?[= ](\d+)\b", words)
         threads = re.search(r"--(?:num[-_])?threads[= ](\d+)\b", words)
         count = int(workers[1]) if workers else 0
         if count > cores or (threads and count and count + int(threads[1]) > cores):
             more = f" and {threads[1]} threads" if threads else ""
             yield Hit(
-                each.line,
+                command.line,
                 f"{count} workers{more} on {counted(cores, 'core')}",
                 f"request {count + int(threads[1] if threads else 1)} cores",
             )
@@ -297,10 +299,10 @@ def more_workers_than_cores(case: Case) -> Iterator[Hit]:
 def mpi_program_alone(case: Case) -> Iterator[Hit]:
     """A program whose name ends in mpi, which the script starts itself in a job with several tasks."""
     tasks = case.script.request.all_tasks or 0
-    for each in case.script.commands if tasks > 1 and not case.launches else ():
-        name = each.argv[0].rsplit("/", 1)[-1] if each.argv else ""
+    for command in case.script.commands if tasks > 1 and not case.launches else ():
+        name = command.argv[0].rsplit("/", 1)[-1] if command.argv else ""
         if re.search(r"[._-]mpi$", name) and not re.search(r"^(?:module|which|ldd)", name):
-            yield Hit(each.line, f"{name} starts as 1 rank in a job with {tasks} tasks", f"srun {name} ...")
+            yield Hit(command.line, f"{name} starts as 1 rank in a job with {tasks} tasks", f"srun {name} ...")
             return
 
 
@@ -330,7 +332,7 @@ def node_rank_fixed(case: Case) -> Iterator[Hit]:
 )
 def agent_idle_gpus(case: Case) -> Iterator[Hit]:
     """accelerate with fewer processes than GPUs of its nodes."""
-    have, agents = case.script.request.node_gpus or 0, [each for each in case.launches if each.kind in AGENTS]
+    have, agents = case.script.request.node_gpus or 0, [launch for launch in case.launches if launch.kind in AGENTS]
     for launch in agents if len(agents) == 1 else ():
         total, nodes = launch.count("num_processes"), launch.count("num_machines") or 1
         if launch.kind == "accelerate" and total and 1 <= total < have * nodes and not launch.doubtful:

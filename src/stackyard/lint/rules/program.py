@@ -22,11 +22,11 @@ def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
         if launch.kind != "srun" or not _isolates(case, launch):
             continue
         per_node = case.step(launch).per_node
-        inner = next((each for each in case.launches if launch in each.via and each.kind in AGENTS), None)
+        inner = next((member for member in case.launches if launch in member.via and member.kind in AGENTS), None)
         if per_node == 1 or inner or (launch.given("ntasks") and launch.get("ntasks") == "1"):
             continue
         target = next(
-            (each for each in reversed(case.launches) if launch in each.via and each.kind == "container"), launch
+            (outer for outer in reversed(case.launches) if launch in outer.via and outer.kind == "container"), launch
         )
         source = case.source(target)
         if source and source.device_line:

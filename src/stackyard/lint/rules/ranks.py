@@ -28,28 +28,28 @@ _IDENTITY = re.compile(
 def rank_in_batch_body(case: Case) -> Iterator[Hit]:
     """RANK, LOCAL_RANK or --node_rank set in the batch script from a variable that only tasks have."""
     single = case.script.request.nodes == 1 and (case.script.request.all_tasks or 1) == 1
-    tasks = [each for each in case.launches if each.kind in RANKS and not case.is_helper(each)]
+    tasks = [launch for launch in case.launches if launch.kind in RANKS and not case.is_helper(launch)]
     if not case.script.scheduler or single or not tasks:
         return
     done: set[int] = set()
-    last = max(each.line for each in tasks)
+    last = max(task.line for task in tasks)
     for resolved in case.script.commands:
         if resolved.command.within("function") or resolved.line > last:
             continue
         pairs = [word.partition("=")[::2] for word in resolved.argv[1:]] if resolved.argv[:1] == ("export",) else []
         pairs += [
-            (each.name, resolved.environment[each.name].text)
-            for each in resolved.command.assignments
-            if each.name in resolved.environment
+            (assignment.name, resolved.environment[assignment.name].text)
+            for assignment in resolved.command.assignments
+            if assignment.name in resolved.environment
         ]
         for name, text in pairs:
-            found = _PER_TASK.search(text)
-            if found and _IDENTITY.match(name) and OPEN in text and _matters(case, resolved, found[1]):
+            match = _PER_TASK.search(text)
+            if match and _IDENTITY.match(name) and OPEN in text and _matters(case, resolved, match[1]):
                 done.add(resolved.line)
                 yield Hit(
                     resolved.line,
-                    f"{name} is set from ${found[1]} before any task runs",
-                    f"srun bash -c '{name}=${found[1]} exec ...'",
+                    f"{name} is set from ${match[1]} before any task runs",
+                    f"srun bash -c '{name}=${match[1]} exec ...'",
                 )
     yield from _options(case, done)
 
@@ -57,7 +57,7 @@ def rank_in_batch_body(case: Case) -> Iterator[Hit]:
 def _matters(case: Case, resolved: ResolvedCommand, source: str) -> bool:
     """Whether a task gets the value: it is exported or used in a later launch line; agents with c10d ignore it."""
     names = {word.partition("=")[0] for word in resolved.argv[1:]} | {
-        each.name for each in resolved.command.assignments
+        assignment.name for assignment in resolved.command.assignments
     }
     for launch in case.launches:
         if launch.line < resolved.line:
@@ -67,7 +67,7 @@ def _matters(case: Case, resolved: ResolvedCommand, source: str) -> bool:
         numbered = launch.kind in AGENTS and launch.get("rdzv_backend") not in (None, "static")
         ranks = {launch.get("node_rank"), launch.get("machine_rank")} if numbered else set()
         own = [word for word in launch.words if TASK not in word and word not in ranks]
-        agents = any(launch in each.via and each.kind in AGENTS for each in case.launches)
+        agents = any(launch in inner.via and inner.kind in AGENTS for inner in case.launches)
         if not agents and any(re.search(rf"{OPEN}\$\{{?{source}\b", word) for word in own):
             return True
     return False
@@ -79,9 +79,9 @@ def _options(case: Case, done: set[int]) -> Iterator[Hit]:
         if launch.kind not in AGENTS or outer is None or launch.remote:
             continue
         text = launch.get("node_rank") or launch.get("machine_rank") or ""
-        found = _PER_TASK.search(text)
+        match = _PER_TASK.search(text)
         if (
-            found
+            match
             and TASK not in text
             and OPEN in text
             and launch.line not in done
@@ -90,8 +90,8 @@ def _options(case: Case, done: set[int]) -> Iterator[Hit]:
         ):
             yield Hit(
                 launch.line,
-                f"${found[1]} is expanded in the batch script, before srun: every node gets the same value",
-                f"srun bash -c '... --node_rank=${found[1]} ...'   (single quotes)",
+                f"${match[1]} is expanded in the batch script, before srun: every node gets the same value",
+                f"srun bash -c '... --node_rank=${match[1]} ...'   (single quotes)",
             )
 
 
@@ -107,8 +107,8 @@ def activate_per_rank(case: Case) -> Iterator[Hit]:
     for inner in case.script.inner:
         argv, launch = inner.resolved.argv, inner.launch
         chain = (*launch.via, launch)
-        outer = next((each for each in reversed(chain) if each.kind in RANKS), None)
-        inside = any(each.kind == "container" for each in chain)
+        outer = next((member for member in reversed(chain) if member.kind in RANKS), None)
+        inside = any(member.kind == "container" for member in chain)
         if inside or not _activates(argv) or outer is None or outer.kind == "flux":
             continue
         step = case.step(outer)
@@ -173,6 +173,9 @@ def activate_per_rank_in_script(case: Case) -> Iterator[Hit]:
 def _in_image(case: Case, outer: Launch) -> bool:
     """Whether the tasks run in an image that srun itself mounts: Pyxis, uenv, CSCS's container engine."""
     words = {option.written for option in outer.reading.options} | {
-        option.written for each in case.script.directives if each.state == "read" for option in each.options
+        option.written
+        for directive in case.script.directives
+        if directive.state == "read"
+        for option in directive.options
     }
     return bool(words & {"container-image", "container-name", "environment", "uenv", "image", "container"})

@@ -34,7 +34,7 @@ def group_without_variables(case: Case) -> Iterator[Hit]:
     """A program that calls init_process_group while neither it nor the script sets what that reads."""
     for launch in case.launches:
         outer = launch if launch.kind in RANKS else launch.ranks_of
-        agent = any(each.kind in (*AGENTS, "horovodrun") for each in (launch, *launch.via))
+        agent = any(member.kind in (*AGENTS, "horovodrun") for member in (launch, *launch.via))
         if outer is None or agent or not case.innermost(launch) or case.is_helper(launch):
             continue
         group, tasks = case.group(launch), case.step(outer).tasks
@@ -65,15 +65,15 @@ def is_set(case: Case, launch: Launch, name: str) -> bool:
     if value is not None and value.line:
         return value.exported or bool(re.search(rf"^\s*set\s+-\w*a|\bexport\b[^\n]*\b{name}\b", case.script.code, re.M))
     pattern = re.compile(rf"\b{name}=")
-    worker = [f"{each.name}=" for resolved in case.worker(launch) for each in resolved.command.assignments]
-    worker += [shown(" ".join(each.argv)) for each in case.worker(launch)]
+    worker = [f"{assignment.name}=" for resolved in case.worker(launch) for assignment in resolved.command.assignments]
+    worker += [shown(" ".join(command.argv)) for command in case.worker(launch)]
     texts = [case.script.code, *worker, *(text for text in _sourced(case, launch) if text)]
     return any(pattern.search(text) for text in texts)
 
 
 def _sourced(case: Case, launch: Launch) -> Iterator[str | None]:
     """The texts of the files that the script or the shells of the tasks source; None for one that is not found."""
-    commands = [*case.script.commands, *case.worker(launch), *(each.resolved for each in case.script.inner)]
+    commands = [*case.script.commands, *case.worker(launch), *(command.resolved for command in case.script.inner)]
     for resolved in commands:
         if resolved.argv[:1] in (("source",), (".",)) and len(resolved.argv) > 1:
             name = shown(resolved.argv[1])

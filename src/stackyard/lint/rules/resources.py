@@ -34,9 +34,9 @@ def srun_cpus_not_inherited(case: Case) -> Iterator[Hit]:
     if not cpus or cpus == "1" or "SRUN_CPUS_PER_TASK" in case.script.code or (case.version and case.version < (22, 5)):
         return
     for launch in case.steps:
-        given = launch.given("cpus-per-task", "cpus-per-gpu", "multi-prog")
-        given = given or not _TO_OWN_CORES.fullmatch(launch.get("cpu-bind") or "")
-        if launch.kind != "srun" or given or launch.doubtful:
+        is_given = launch.given("cpus-per-task", "cpus-per-gpu", "multi-prog")
+        is_given = is_given or not _TO_OWN_CORES.fullmatch(launch.get("cpu-bind") or "")
+        if launch.kind != "srun" or is_given or launch.doubtful:
             continue
         text = f"{cpus} cores per task are requested, but this srun has no --cpus-per-task"
         yield Hit(launch.line, text, "srun --cpus-per-task=$SLURM_CPUS_PER_TASK ...", None if case.version else "note")
@@ -54,7 +54,7 @@ def per_task_gres_linear(case: Case) -> Iterator[Hit]:
     if case.site is None or not case.site.scheduler.linear or case.version < (24, 11):
         return
     lines = [case.script.request.lines["gpus-per-task"]] if "gpus-per-task" in case.script.request.lines else []
-    lines += [each.line for each in case.steps if each.given("gpus-per-task", "tres-per-task")]
+    lines += [step.line for step in case.steps if step.given("gpus-per-task", "tres-per-task")]
     for line in lines:
         yield Hit(line, "this Slurm rejects GPUs per task", "--gpus-per-node=N", "refused")
 
@@ -72,9 +72,9 @@ def gpus_per_task_mismatch(case: Case) -> Iterator[Hit]:
     have = request.gpus_per_node
     if case.script.scheduler != "slurm" or not have:
         return
-    asked = [(request.line("gpus-per-task"), request.gpus_per_task, request.node_tasks)]
-    asked += [(each.line, each.count("gpus-per-task"), case.step(each).per_node) for each in case.steps]
-    for line, per_task, tasks in asked:
+    counts = [(request.line("gpus-per-task"), request.gpus_per_task, request.node_tasks)]
+    counts += [(step.line, step.count("gpus-per-task"), case.step(step).per_node) for step in case.steps]
+    for line, per_task, tasks in counts:
         if per_task and tasks and per_task * tasks > have:
             yield Hit(
                 line,
@@ -94,11 +94,11 @@ def gpus_per_task_mismatch(case: Case) -> Iterator[Hit]:
 )
 def more_gpus_than_node(case: Case) -> Iterator[Hit]:
     """More GPUs per node than the site's nodes have."""
-    kind, asked = case.node_kind, case.script.request.gpus_per_node
-    if kind and kind.gpu.count and asked and asked > kind.gpu.count:
+    kind, count = case.node_kind, case.script.request.gpus_per_node
+    if kind and kind.gpu.count and count and count > kind.gpu.count:
         yield Hit(
             case.script.request.line("gpus-per-node", "gres", "gpus", "l.select"),
-            f"{asked} GPUs per node are requested, but the site's nodes have {kind.gpu.count}",
+            f"{count} GPUs per node are requested, but the site's nodes have {kind.gpu.count}",
             f"request {kind.gpu.count}",
         )
 
@@ -149,8 +149,8 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
     if not cpus or case.script.request.exclusive:
         return
     said = not slurm or bool(case.script.request.cpus_per_task)
-    starts = [(each.environment, each) for each in case.launches if not case.is_helper(each)]
-    plain = [(each.environment, None) for each in case.script.commands[-1:] if not case.launches]
+    starts = [(launch.environment, launch) for launch in case.launches if not case.is_helper(launch)]
+    plain = [(command.environment, None) for command in case.script.commands[-1:] if not case.launches]
     for environment, launch in (*starts, *plain):
         value = environment.get("OMP_NUM_THREADS")
         have = case.step(launch).cpus or cpus if launch and launch.kind == "srun" else cpus
@@ -218,12 +218,12 @@ def gpu_list_by_hand(case: Case) -> Iterator[Hit]:
             yield Hit(
                 line, f"{name} follows the array's index, and each of its jobs has one GPU, number 0", "remove the line"
             )
-        numbers = [int(each) for each in text.split(",") if each.strip().isdecimal()]
+        numbers = [int(index) for index in text.split(",") if index.strip().isdecimal()]
         if line in seen or not numbers or not is_known(text):
             continue
         seen.add(line)
         outside = have is not None and have > 0 and max(numbers) >= have
-        whole = persists or [id(each.command) for each in case.launches] == [id(resolved)]  # or of the only launch
+        whole = persists or [id(launch.command) for launch in case.launches] == [id(resolved)]  # or of the only launch
         alone = not resolved.command.background and not resolved.command.within("loop") and whole
         fewer = have is not None and len(set(numbers)) < have and alone and _set_once(case, name)
         if numbers == [*range(have or 0)] and numbers:
@@ -251,7 +251,7 @@ def _settings(
 
     `inside`: also in the shells of tasks.
     """
-    own = [each.resolved for each in case.script.inner] if inside else []
+    own = [command.resolved for command in case.script.inner] if inside else []
     for resolved in (*case.script.commands, *own):
         for word in resolved.argv[1:] if resolved.argv[:1] == ("export",) else ():
             name, equals, text = word.partition("=")
@@ -303,9 +303,9 @@ def preload_comma(case: Case) -> Iterator[Hit]:
     """LD_PRELOAD with commas as separators."""
     pattern = re.compile(r"\bLD_PRELOAD=(\"[^\"]*\"|'[^']*'|\S+)")
     for line, row in enumerate(case.script.text.splitlines(), 1):
-        found = pattern.search(row) if not row.lstrip().startswith("#") else None
-        if found and "," in found[1] and "--export" not in row[: found.start()]:
-            yield Hit(line, f"LD_PRELOAD={found[1]} is separated by commas", found.group().replace(",", ":"))
+        match = pattern.search(row) if not row.lstrip().startswith("#") else None
+        if match and "," in match[1] and "--export" not in row[: match.start()]:
+            yield Hit(line, f"LD_PRELOAD={match[1]} is separated by commas", match.group().replace(",", ":"))
 
 
 @rule(
@@ -368,7 +368,7 @@ def _binds_gpus(case: Case) -> bool:
     """
     code = case.script.code
     modules = " ".join(_MODULES.findall(code)).split()
-    if any(_BINDING.search(each) and not _PROGRAM.fullmatch(each) for each in modules):
+    if any(_BINDING.search(module) and not _PROGRAM.fullmatch(module) for module in modules):
         return True
     if any(name in code for name in ("_NV=", "_NVCCLI=", "_ROCM=", "_BIND")):
         return True

@@ -113,11 +113,11 @@ def idle_nodes(case: Case) -> Iterator[Hit]:
     nodes, steps = case.script.request.nodes, [*case.steps, *_horovodruns(case)]
     if not nodes or nodes == 1 or not steps or len(steps) != len([x for x in case.launches if not x.via]):
         return
-    if any(each.command.command.background or each.command.command.within("loop") or each.remote for each in steps):
+    if any(step.command.command.background or step.command.command.within("loop") or step.remote for step in steps):
         return
-    used = [_used(case, each) for each in steps if not each.given("relative", "multi-prog", "hostfile", "rankfile")]
-    if used and len(used) == len(steps) and all(used) and max(each or 0 for each in used) <= 0.9 * nodes:
-        most = max(each or 0 for each in used)
+    used = [_used(case, step) for step in steps if not step.given("relative", "multi-prog", "hostfile", "rankfile")]
+    if used and len(used) == len(steps) and all(used) and max(count or 0 for count in used) <= 0.9 * nodes:
+        most = max(count or 0 for count in used)
         launch = steps[0]
         options = {"srun": f"srun -N {nodes} ...", "jsrun": f"jsrun -n {nodes} -r 1 ..."}
         yield Hit(launch.line, f"the job has {nodes} nodes, but its launches use {most}", options.get(launch.kind, ""))
@@ -125,7 +125,9 @@ def idle_nodes(case: Case) -> Iterator[Hit]:
 
 def _horovodruns(case: Case) -> list[Launch]:
     """Those that name their hosts: without these they start all ranks on this node, which is another rule's."""
-    return [each for each in case.launches if each.kind == "horovodrun" and not each.via and each.given("hosts")]
+    return [
+        launch for launch in case.launches if launch.kind == "horovodrun" and not launch.via and launch.given("hosts")
+    ]
 
 
 def _packed(case: Case, launch: Launch) -> int | None:
@@ -151,12 +153,12 @@ def _used(case: Case, launch: Launch) -> int | None:
     if launch.kind == "aprun":
         cores = case.script.request.node_tasks
         depth = launch.count("depth") or (0 if launch.given("depth") else 1)
-        each = launch.count("ppn") or (max(1, cores // depth) if cores and depth else None)
+        per_node = launch.count("ppn") or (max(1, cores // depth) if cores and depth else None)
         ranks = launch.count("np") or (1 if not launch.given("np", "B") else None)
-        return -(-ranks // each) if ranks and each else None
+        return -(-ranks // per_node) if ranks and per_node else None
     if launch.kind == "mpirun" and launch.given("ppn") and not launch.doubtful:
-        ranks, each = launch.count("np"), launch.count("ppn")
-        return -(-ranks // each) if ranks and each else None
+        ranks, per_node = launch.count("np"), launch.count("ppn")
+        return -(-ranks // per_node) if ranks and per_node else None
     if launch.kind == "horovodrun":
         return launch.count("np") if not launch.doubtful else None
     if launch.kind in ("mpirun", "ibrun") and "mpi4py.futures" not in launch.program:  # which starts its workers itself
@@ -185,10 +187,10 @@ def only_first_node(case: Case) -> Iterator[Hit]:
     from stackyard.lint.source import source_of
 
     nodes = case.script.request.nodes
-    ranks = [each for each in case.launches if each.kind != "container"]  # which starts no ranks
+    ranks = [launch for launch in case.launches if launch.kind != "container"]  # which starts no ranks
     if not nodes or nodes == 1 or ranks or not case.script.scheduler or _CLUSTER.search(case.script.code):
         return
-    inside = {id(each.command): each.program for each in case.launches}
+    inside = {id(launch.command): launch.program for launch in case.launches}
     for resolved in case.script.commands:
         program = python_program(inside.get(id(resolved), resolved.argv))
         if not program or not program[0].endswith(".py"):
@@ -222,7 +224,7 @@ def mpirun_localhost(case: Case) -> Iterator[Hit]:
     nodes = case.script.request.nodes
     for launch in case.launches:
         hosts = launch.get("host") or launch.get("hosts") or ""
-        names = {each.split(":")[0] for each in hosts.split(",") if each}
+        names = {host.split(":")[0] for host in hosts.split(",") if host}
         if (
             launch.kind in ("mpirun", "horovodrun")
             and nodes
@@ -243,10 +245,10 @@ def horovodrun_hosts(case: Case) -> Iterator[Hit]:
     """A horovodrun on several nodes without -H or --hostfile."""
     nodes = case.script.request.nodes
     for launch in case.launches:
-        given = launch.given("hosts", "hostfile", "host-discovery-script", "check-build")
+        is_given = launch.given("hosts", "hostfile", "host-discovery-script", "check-build")
         if (
             launch.kind != "horovodrun"
-            or given
+            or is_given
             or not nodes
             or nodes == 1
             or case.script.scheduler == "lsf"

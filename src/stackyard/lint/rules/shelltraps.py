@@ -17,11 +17,13 @@ from stackyard.lint.shell.words import is_known, shown
 )
 def option_alone(case: Case) -> Iterator[Hit]:
     """A line that begins with an option, since the line before does not end with a backslash."""
-    for each in case.script.commands:
-        name = each.argv[0] if each.argv else ""
-        row = case.script.rows[each.line - 1].lstrip() if each.line <= len(case.script.rows) else ""
-        if re.match(r"--?[A-Za-z]", name) and row.startswith("-") and not _is_comment(case, each.line - 1):
-            yield Hit(each.line, f"{shown(name)} begins a command of its own", "end the line before with a backslash")
+    for command in case.script.commands:
+        name = command.argv[0] if command.argv else ""
+        row = case.script.rows[command.line - 1].lstrip() if command.line <= len(case.script.rows) else ""
+        if re.match(r"--?[A-Za-z]", name) and row.startswith("-") and not _is_comment(case, command.line - 1):
+            yield Hit(
+                command.line, f"{shown(name)} begins a command of its own", "end the line before with a backslash"
+            )
 
 
 @rule(
@@ -58,14 +60,16 @@ def _is_comment(case: Case, number: int) -> bool:
 )
 def path_replaced(case: Case) -> Iterator[Hit]:
     """A new value of PATH in which the old one, and the system's directories, are missing."""
-    for each in case.script.commands:
-        pairs = [(made.name, made.raw) for made in each.command.assignments if not made.append]
-        if each.argv[:1] in (("export",), ("declare",)):
+    for command in case.script.commands:
+        pairs = [
+            (assignment.name, assignment.raw) for assignment in command.command.assignments if not assignment.append
+        ]
+        if command.argv[:1] in (("export",), ("declare",)):
             pairs += [(raw.partition("=")[0], raw.partition("=")[2]) for raw in
-                      (word.raw for word in each.command.words[1:]) if "=" in raw]  # fmt: skip
+                      (word.raw for word in command.command.words[1:]) if "=" in raw]  # fmt: skip
         for name, raw in pairs:
             if name == "PATH" and "/" in raw and not re.search(r"PATH|\$\(|`|/bin:|/bin[\"']?$(?<=/usr/bin)", raw):
-                yield Hit(each.line, "PATH loses its old value", f"export PATH={raw.strip(chr(34))}:$PATH")
+                yield Hit(command.line, "PATH loses its old value", f"export PATH={raw.strip(chr(34))}:$PATH")
 
 
 _SPOOLED = re.compile(
@@ -118,10 +122,10 @@ def bash_in_sh(case: Case) -> Iterator[Hit]:
     ):
         return
     rows = case.script.code.splitlines()
-    found = (
+    numbers = (
         number for number, row in enumerate(rows, 1) if _BASH.search(row) and number not in case.script.inner_lines
     )
-    for number in found:
+    for number in numbers:
         yield Hit(number, "this is bash, and the first line names sh", "#!/bin/bash")
         return
 
@@ -136,15 +140,15 @@ def bash_in_sh(case: Case) -> Iterator[Hit]:
 def unset_before_activate(case: Case) -> Iterator[Hit]:
     """``conda activate`` while ``set -u`` is in force."""
     strict = 0
-    for each in case.script.commands:
-        words = each.argv
+    for command in case.script.commands:
+        words = command.argv
         if words[:1] == ("set",):
             on = any(re.fullmatch(r"-\w*u\w*", word) for word in words[1:]) or "nounset" in words
             off = any(re.fullmatch(r"\+\w*u\w*", word) for word in words[1:]) or words[1:3] == ("+o", "nounset")
-            strict = 0 if off else each.line if on else strict
+            strict = 0 if off else command.line if on else strict
         elif strict and (words[:2] in (("conda", "activate"), ("mamba", "activate")) or (
                 words[:1] in (("source",), (".",)) and words[1:2] == ("activate",))):  # fmt: skip
-            yield Hit(each.line, f"activation under set -u (line {strict})", "set +u before it, set -u behind it")
+            yield Hit(command.line, f"activation under set -u (line {strict})", "set +u before it, set -u behind it")
             return
 
 
@@ -156,15 +160,15 @@ def unset_before_activate(case: Case) -> Iterator[Hit]:
 )
 def expanded_at_submission(case: Case) -> Iterator[Hit]:
     """A variable of the job in a script that is submitted as a here-document."""
-    for each in case.script.commands if not case.script.is_batch else ():
-        row = case.script.rows[each.line - 1] if each.line <= len(case.script.rows) else ""
-        submits = each.argv[:1] in (("sbatch",), ("qsub",), ("bsub",))
-        if not submits or not each.command.here or re.search(r"<<-?\s*(?:['\"]|\\)", row):
+    for command in case.script.commands if not case.script.is_batch else ():
+        row = case.script.rows[command.line - 1] if command.line <= len(case.script.rows) else ""
+        submits = command.argv[:1] in (("sbatch",), ("qsub",), ("bsub",))
+        if not submits or not command.command.here or re.search(r"<<-?\s*(?:['\"]|\\)", row):
             continue
-        for number, text in enumerate(each.command.here.splitlines(), each.command.here_line):
-            found = re.search(r"(?<!\\)\$\{?((?:SLURM|PBS|LSB|SGE)_\w+)", text)
-            if found and not text.lstrip().startswith("#SBATCH"):
-                yield Hit(number, f"${found[1]} is replaced when the job is submitted", f"\\${found[1]}, or <<'EOF'")
+        for number, text in enumerate(command.command.here.splitlines(), command.command.here_line):
+            match = re.search(r"(?<!\\)\$\{?((?:SLURM|PBS|LSB|SGE)_\w+)", text)
+            if match and not text.lstrip().startswith("#SBATCH"):
+                yield Hit(number, f"${match[1]} is replaced when the job is submitted", f"\\${match[1]}, or <<'EOF'")
                 return
 
 
@@ -181,21 +185,21 @@ def array_item_missing(case: Case) -> Iterator[Hit]:
     if case.script.scheduler != "slurm" or not first:
         return
     index = r"\$\{?SLURM_ARRAY_TASK_ID\}?"
-    for each in case.script.commands:
-        row = case.script.rows[each.line - 1] if each.line <= len(case.script.rows) else ""
+    for command in case.script.commands:
+        row = case.script.rows[command.line - 1] if command.line <= len(case.script.rows) else ""
         by_line = re.search(rf"sed\s+(?:-n\s+)?[\"']?{index}\s*[pq]|head\s+-n?\s*{index}|NR\s*==\s*[\"']*{index}", row)
         if first[1] == "0" and by_line:
             yield Hit(
-                each.line, "task 0 of the array asks for line 0", f"--array=1-{int(last[1]) + 1 if last else 'N'}"
+                command.line, "task 0 of the array asks for line 0", f"--array=1-{int(last[1]) + 1 if last else 'N'}"
             )
             return
         for name in re.findall(rf"\$\{{(\w+)\[{index}\]\}}", row):
-            known = each.environment.get(name)
+            known = command.environment.get(name)
             items = known.items if known else None
             plain = items and all(is_known(item) and not re.search(r"[*?{]", item) for item in items)
             if items and plain and last and int(last[1]) >= len(items):
                 text = f"{name} has items 0 to {len(items) - 1}, and the array goes to {last[1]}"
-                yield Hit(each.line, text, f"#SBATCH --array=0-{len(items) - 1}")
+                yield Hit(command.line, text, f"#SBATCH --array=0-{len(items) - 1}")
                 return
 
 
@@ -217,14 +221,21 @@ _FOREIGN = {
 def other_schedulers_variable(case: Case) -> Iterator[Hit]:
     """A variable of another scheduler in a script with one head, which does not look whether it is set."""
     kind = case.script.scheduler
-    if {each.kind for each in case.script.directives} != {kind} or kind not in _FOREIGN or case.script.foreign:
+    if (
+        {directive.kind for directive in case.script.directives} != {kind}
+        or kind not in _FOREIGN
+        or case.script.foreign
+    ):
         return
-    for each in case.script.commands:
-        texts = [*(word.raw for word in each.command.words), *(made.raw for made in each.command.assignments)]
-        found = _FOREIGN[kind].search(" ".join(texts))
-        if found and not re.search(rf"{found[1]}\}}?[\"']?\s*\]|{found[1]}:?[-+=?]|\b{found[1]}=|-[nz]\s+\S*{found[1]}",
-                                   case.script.code) and not each.command.within("branch"):  # fmt: skip
-            yield Hit(each.line, f"{found[1]} is not a variable of this scheduler", _OF_SUBMISSION.get(kind, ""))
+    for command in case.script.commands:
+        texts = [
+            *(word.raw for word in command.command.words),
+            *(assignment.raw for assignment in command.command.assignments),
+        ]
+        match = _FOREIGN[kind].search(" ".join(texts))
+        if match and not re.search(rf"{match[1]}\}}?[\"']?\s*\]|{match[1]}:?[-+=?]|\b{match[1]}=|-[nz]\s+\S*{match[1]}",
+                                   case.script.code) and not command.command.within("branch"):  # fmt: skip
+            yield Hit(command.line, f"{match[1]} is not a variable of this scheduler", _OF_SUBMISSION.get(kind, ""))
             return
 
 
@@ -242,15 +253,15 @@ _OF_SBATCH = {
 )
 def options_behind_script(case: Case) -> Iterator[Hit]:
     """Options of sbatch behind the name of the script."""
-    for each in case.script.commands:
-        words = each.argv
+    for command in case.script.commands:
+        words = command.argv
         at = next((n for n, word in enumerate(words) if n and re.search(r"\.(?:sh|slurm|sbatch|job|batch)$", word)), 0)
         if words[:1] != ("sbatch",) or not at:
             continue
         late = [word for word in words[at + 1 :] if word.partition("=")[0] in _OF_SBATCH]
         if late:
             yield Hit(
-                each.line,
+                command.line,
                 f"{shown(late[0])} is an argument of {shown(words[at])}",
                 f"sbatch {shown(late[0])} {shown(words[at])}",
             )
@@ -265,13 +276,13 @@ def options_behind_script(case: Case) -> Iterator[Hit]:
 )
 def conda_run_holds_output(case: Case) -> Iterator[Hit]:
     """``conda run`` in a job, which keeps the output."""
-    for each in case.script.commands if case.script.is_batch else ():
-        words = " ".join(each.argv)
+    for command in case.script.commands if case.script.is_batch else ():
+        words = " ".join(command.argv)
         if re.search(r"(?:^|\s)conda run\s", words) and not re.search(
             r"--no-capture-output|--live-stream|\s-s\s", words
         ):
             yield Hit(
-                each.line, "conda run keeps the output until the program ends", "conda run --no-capture-output ..."
+                command.line, "conda run keeps the output until the program ends", "conda run --no-capture-output ..."
             )
             return
 
@@ -284,10 +295,10 @@ def conda_run_holds_output(case: Case) -> Iterator[Hit]:
 )
 def waits_for_one(case: Case) -> Iterator[Hit]:
     """Several programs in the background, and a ``wait`` for the last of them only."""
-    background = [each for each in case.script.commands if each.command.background and each.argv]
-    waits = [each for each in case.script.commands if each.argv[:1] == ("wait",)]
-    several = len(background) > 1 and not any(each.command.within("loop") or each.command.within("function")
-                                              for each in (*background, *waits))  # fmt: skip
+    background = [command for command in case.script.commands if command.command.background and command.argv]
+    waits = [command for command in case.script.commands if command.argv[:1] == ("wait",)]
+    several = len(background) > 1 and not any(command.command.within("loop") or command.command.within("function")
+                                              for command in (*background, *waits))  # fmt: skip
     if (
         several
         and len(waits) == 1

@@ -18,7 +18,7 @@ _MANY = re.compile(r"nnodes[= ]|rdzv|SLURM_(?:NNODES|JOB_NUM_NODES)|num_machines
 
 def _agents(case: Case) -> Iterator[Launch]:
     for launch in case.launches:
-        if launch.kind in AGENTS and not launch.remote and not any(each.kind in AGENTS for each in launch.via):
+        if launch.kind in AGENTS and not launch.remote and not any(outer.kind in AGENTS for outer in launch.via):
             yield launch
 
 
@@ -208,9 +208,9 @@ def rendezvous_id_per_rank(case: Case) -> Iterator[Hit]:
 def torch_launch_old(case: Case) -> Iterator[Hit]:
     """The old python -m torch.distributed.launch."""
     lines = [launch.line for launch in _agents(case) if "torch.distributed.launch" in launch.words]
-    for each in case.script.commands:  # inside a container that a program such as docker has already started
-        at = each.argv.index("-m") if "-m" in each.argv[1:] else 0
-        if at and each.argv[at + 1 : at + 2] == ("torch.distributed.launch",) and not is_small(each.argv):
-            lines.append(each.line)
+    for command in case.script.commands:  # inside a container that a program such as docker has already started
+        at = command.argv.index("-m") if "-m" in command.argv[1:] else 0
+        if at and command.argv[at + 1 : at + 2] == ("torch.distributed.launch",) and not is_small(command.argv):
+            lines.append(command.line)
     for line in sorted(set(lines)):
         yield Hit(line, "torch.distributed.launch is deprecated", "torchrun ...")

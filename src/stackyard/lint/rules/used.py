@@ -61,7 +61,7 @@ def one_core_with_gpu(case: Case) -> Iterator[Hit]:
         for step in case.steps if step.kind == "srun" and not step.doubtful and case.innermost(step)
     ]  # fmt: skip
     if not case.launches:
-        starts = [(None, python_program(each.argv) or (), each.line) for each in script.commands]
+        starts = [(None, python_program(command.argv) or (), command.line) for command in script.commands]
     for step, program, line in starts:
         if program and program[0].endswith(".py") and _cores(case, step) == 1 and _may_load_data(case, program):
             remedy = "#SBATCH --cpus-per-task=8" + ("\nsrun -c 8 ..." if step else "")
@@ -106,15 +106,15 @@ def _cores(case: Case, outer: Launch | None) -> int | None:
     if request.values.keys() & others or "SRUN_CPUS_PER_TASK" in case.script.code:
         return None
     head = request.values.get("cpus-per-task")
-    each = request.cpus_per_task if head else 1
+    count = request.cpus_per_task if head else 1
     if outer is None:
         tasks = case.head_tasks_per_node or (None if request.values.keys() & {"ntasks", "ntasks-per-node"} else 1)
-        return tasks * each if tasks and each else None
+        return tasks * count if tasks and count else None
     if outer.kind != "srun" or outer.doubtful or outer.given(*others, "exclusive", "exact", "cpu-bind"):
         return None
     if outer.given("jobid") and not re.search(r"SLURM_JOB_?ID", outer.get("jobid") or ""):
         return None  # in another job
-    return outer.count("cpus-per-task") if outer.given("cpus-per-task") else each
+    return outer.count("cpus-per-task") if outer.given("cpus-per-task") else count
 
 
 @rule(
@@ -127,7 +127,7 @@ def world_size(case: Case) -> Iterator[Hit]:
     """WORLD_SIZE that is not the number of tasks."""
     for launch in case.steps:
         value, tasks = launch.environment.get("WORLD_SIZE"), case.step(launch).tasks
-        inside = any(launch in each.via and each.kind in (*AGENTS, "horovodrun") for each in case.launches)
+        inside = any(launch in inner.via and inner.kind in (*AGENTS, "horovodrun") for inner in case.launches)
         size = number(value.text) if value and value.exported else None
         if value is None or inside or not size or not tasks or size == tasks or not is_alone(launch):
             continue
@@ -147,7 +147,7 @@ def lightning_devices(case: Case) -> Iterator[Hit]:
     """Lightning's Trainer(devices=N) in a step with another number of tasks on each node."""
     for launch in case.steps:
         source, per_node = case.source(launch), case.step(launch).per_node
-        inside = any(launch in each.via and each.kind in AGENTS for each in case.launches)
+        inside = any(launch in inner.via and inner.kind in AGENTS for inner in case.launches)
         if launch.kind != "srun" or inside or source is None or not source.devices or source.devices < 1:
             continue
         if per_node and per_node != source.devices:
@@ -171,11 +171,11 @@ def jsrun_one_gpu(case: Case) -> Iterator[Hit]:
     """Each jsrun of a job, one after another, uses one GPU on each of its whole nodes."""
     nodes, kind = case.script.request.nodes, case.node_kind
     have = kind.gpu.count if kind and kind.gpu.count else 4
-    steps = [each for each in case.steps if each.kind == "jsrun"]
-    if not nodes or have < 2 or len(steps) != len(case.steps) or any(each.kind in AGENTS for each in case.launches):
+    steps = [step for step in case.steps if step.kind == "jsrun"]
+    if not nodes or have < 2 or len(steps) != len(case.steps) or any(launch.kind in AGENTS for launch in case.launches):
         return
     used = [_gpus_of_sets(launch, nodes, have) if _in_turn(case, launch) else None for launch in steps]
-    most = max((each or nodes + 1 for each in used), default=nodes + 1)
+    most = max((count or nodes + 1 for count in used), default=nodes + 1)
     if most <= nodes:
         text = f"jsrun uses {counted(most, 'GPU')} on {counted(nodes, 'whole node')}"
         yield Hit(steps[0].line, text, f"{_rank_per_gpu(case, nodes)} ...   (one rank per GPU)")
@@ -195,5 +195,5 @@ def _rank_per_gpu(case: Case, nodes: int) -> str:
     if not kind or not kind.gpu.count:
         return "jsrun -r GPUS_OF_A_NODE -a1 -g1 -c CORES_OF_A_GPU"
     cores = kind.cores // kind.gpu.count if kind.cores else 1
-    each, count = kind.gpu.count, kind.gpu.count * nodes
-    return f"jsrun -n{count} -r{each} -a1 -g1 -c{cores}" + (f" -bpacked:{cores}" if cores > 1 else "")
+    per_node, count = kind.gpu.count, kind.gpu.count * nodes
+    return f"jsrun -n{count} -r{per_node} -a1 -g1 -c{cores}" + (f" -bpacked:{cores}" if cores > 1 else "")

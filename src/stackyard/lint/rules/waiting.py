@@ -37,17 +37,25 @@ def missing_wait(case: Case) -> Iterator[Hit]:
     script = case.script
     if not script.scheduler:
         return
-    started = [each for each in script.launches if each.command.command.background and not each.via and not each.remote]
-    others = [each for each in script.commands if each.command.background and each.argv and not _is_brief(each.argv)]
+    started = [
+        launch
+        for launch in script.launches
+        if launch.command.command.background and not launch.via and not launch.remote
+    ]
+    others = [
+        command
+        for command in script.commands
+        if command.command.background and command.argv and not _is_brief(command.argv)
+    ]
     if not started and not others:
         return
-    begun = [(each.line, each.words, each.word) for each in started]
-    line, words, name = max([*begun, *((each.line, each.argv, each.argv[0]) for each in others)])
-    rest = [each for each in script.commands if each.line > line]
+    begun = [(launch.line, launch.words, launch.word) for launch in started]
+    line, words, name = max([*begun, *((other.line, other.argv, other.argv[0]) for other in others)])
+    rest = [command for command in script.commands if command.line > line]
     tail = "\n".join(row for row in script.code.splitlines()[line - 1 :])
     if (
         _WAITS.search(tail)
-        or any(_works(each) or _sleeps_until(case, each) for each in rest)
+        or any(_works(command) or _sleeps_until(case, command) for command in rest)
         or _is_server(case, line, shown(" ".join(words)))
     ):
         return

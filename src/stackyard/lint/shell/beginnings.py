@@ -28,11 +28,11 @@ def _set_by(resolved: ResolvedCommand) -> list[tuple[str, str]]:
     name = words[0].plain or "" if words else ""
     if name in CHANGERS:
         return [(word.plain or "", unknown("read")) for word in words[1:]]
-    names = [each.name for each in resolved.command.assignments if not words]
+    names = [assignment.name for assignment in resolved.command.assignments if not words]
     if name in SETTERS:
         names = [word.raw.partition("=")[0].rstrip("+") for word in words[1:] if "=" in word.raw]
-        return [(each, unknown(each)) for each in names]
-    return [(each, resolved.environment[each].text) for each in names]
+        return [(variable, unknown(variable)) for variable in names]
+    return [(variable, resolved.environment[variable].text) for variable in names]
 
 
 def may_be_options(rest: Sequence[str], plain: Mapping[str, bool]) -> bool:

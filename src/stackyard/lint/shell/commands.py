@@ -209,9 +209,9 @@ class _Reader:
 
     def _new(self) -> Command:
         blocks = tuple(
-            each
+            block
             for number, kind in self._blocks[-_DEEPEST:]
-            for each in ((number, "branch"), (number, kind))[number not in self._conditions :]
+            for block in ((number, "branch"), (number, kind))[number not in self._conditions :]
         )
         return Command(
             self._line(), blocks=blocks, functions=tuple(self._names[n] for n, _ in blocks if n in self._names)

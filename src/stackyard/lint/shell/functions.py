@@ -25,12 +25,16 @@ def uncalled(commands: Sequence[Command], text: str) -> tuple[Function, ...]:
     """The functions whose names stand nowhere but in their definitions, in comments and in such functions."""
     if any(command.words and _ANY.match(command.words[0].raw) for command in commands):
         return ()
-    functions = [_function(name, commands) for name in dict.fromkeys(n for each in commands for n in each.functions)]
+    functions = [
+        _function(name, commands) for name in dict.fromkeys(n for command in commands for n in command.functions)
+    ]
     rows = ["" if row.lstrip().startswith("#") else row for row in text.split("\n")]
-    found: list[Function] = []
-    while dead := [f for f in functions if f not in found and not _is_named(f, rows, found) and not _runs(f, commands)]:
-        found += dead
-    return tuple(found)
+    result: list[Function] = []
+    while dead := [
+        f for f in functions if f not in result and not _is_named(f, rows, result) and not _runs(f, commands)
+    ]:
+        result += dead
+    return tuple(result)
 
 
 def _runs(function: Function, commands: Sequence[Command]) -> bool:
@@ -48,7 +52,7 @@ def _is_named(function: Function, rows: Sequence[str], dead: Sequence[Function])
     name = re.escape(function.name)
     word, defined = re.compile(rf"(?<![\w.-]){name}(?![\w.-])"), re.compile(rf"(?:function\s+)?{name}\s*(?:\(\s*\))?")
     for number, row in enumerate(rows, 1):
-        if any(each.first <= number <= each.last for each in (function, *dead)):
+        if any(other.first <= number <= other.last for other in (function, *dead)):
             continue
         text = defined.sub("", row, count=1) if _defines(row, name) else row
         if word.search(text):

@@ -27,40 +27,45 @@ def placed(commands: Sequence[Command]) -> list[Command]:
     The words of the call are put in for ``$1`` and ``"$@"``, also behind a ``shift``; what is local is set there.
     Functions that are called twice, or with words that are not followed, stay as they are.
     """
-    found = list(commands)
+    result = list(commands)
     for _ in range(_DEEPEST):  # the functions that a function calls follow when it stands in its place
-        before, mentions = found, _mentions(found)
-        for name in dict.fromkeys(name for each in found for name in each.functions):
-            found = _put(found, name, mentions.get(name, ()))
-        if found is before:
+        before, mentions = result, _mentions(result)
+        for name in dict.fromkeys(name for command in result for name in command.functions):
+            result = _put(result, name, mentions.get(name, ()))
+        if result is before:
             break
-    return found
+    return result
 
 
 def _mentions(commands: Sequence[Command]) -> dict[str, list[Command]]:
     """The commands outside of it that name a function, for each."""
-    names, found = {name for each in commands for name in each.functions}, dict[str, list[Command]]()
-    for each in commands:
-        texts = [*(word.raw for word in each.words), *(value.raw for value in each.assignments), each.here]
-        for name in names.intersection(*[re.findall(r"[\w./-]+", " ".join(texts))]).difference(each.functions):
-            found.setdefault(name, []).append(each)
-    return found
+    names, result = {name for command in commands for name in command.functions}, dict[str, list[Command]]()
+    for command in commands:
+        texts = [*(word.raw for word in command.words), *(value.raw for value in command.assignments), command.here]
+        for name in names.intersection(*[re.findall(r"[\w./-]+", " ".join(texts))]).difference(command.functions):
+            result.setdefault(name, []).append(command)
+    return result
 
 
 def _put(commands: list[Command], name: str, named: Sequence[Command]) -> list[Command]:
     """The commands with those of one function in the place of its only call; the same list if it has none."""
     if len(named) != 1 or not _is_plain(named[0], name):
         return commands
-    body = [each for each in commands if name in each.functions]
-    at = next((number for number, each in enumerate(commands) if each is named[0]), 0)
-    if not body or not any(each is body[-1] for each in commands[:at]) or not _is_whole(body):
+    body = [command for command in commands if name in command.functions]
+    at = next((number for number, command in enumerate(commands) if command is named[0]), 0)
+    if not body or not any(command is body[-1] for command in commands[:at]) or not _is_whole(body):
         return commands
     try:
         moved = _Call(named[0], commands[at + 1 :]).moved(body)
     except _UnclearCall:
         return commands
-    inside = {id(each) for each in body}
-    return [new for each in commands if id(each) not in inside for new in (moved if each is named[0] else [each])]
+    inside = {id(command) for command in body}
+    return [
+        new
+        for command in commands
+        if id(command) not in inside
+        for new in (moved if command is named[0] else [command])
+    ]
 
 
 def _is_plain(command: Command, name: str) -> bool:
@@ -77,8 +82,8 @@ def _has(word: Word, name: str) -> bool:
 
 def _is_whole(body: Sequence[Command]) -> bool:
     """Whether a function is defined once, at the top, and has no here-documents."""
-    tops = {each.blocks[:1] for each in body}
-    alone = all(len(each.functions) == 1 and not each.here for each in body)
+    tops = {command.blocks[:1] for command in body}
+    alone = all(len(command.functions) == 1 and not command.here for command in body)
     return len(tops) == 1 and next(iter(tops))[0][1] == "function" and alone
 
 
@@ -92,7 +97,7 @@ class _Call:
 
     def moved(self, body: Sequence[Command]) -> list[Command]:
         """The commands of the function for the place of the call."""
-        return [new for each in body for new in self._own(each, last=each is body[-1])]
+        return [new for command in body for new in self._own(command, last=command is body[-1])]
 
     def _own(self, command: Command, *, last: bool) -> list[Command]:
         """What one command becomes: none of ``shift``, assignments of ``local``."""
@@ -107,7 +112,7 @@ class _Call:
         if name == "set" and any(word.plain in ("-", "--") for word in command.words):
             raise _UnclearCall
         if name in _LOCAL:
-            return [self._placed(each) for each in self._of_local(command)]
+            return [self._placed(part) for part in self._of_local(command)]
         return [self._placed(command)]
 
     def _shift(self, command: Command, *, alone: bool) -> None:
@@ -122,20 +127,20 @@ class _Call:
         if any(word.raw.startswith("-") for word, _ in pairs):
             raise _UnclearCall
         own = [
-            Assignment(found[1], WordReader(found[3]).read(word.line, set()), found[3], bool(found[2]))
-            for word, found in pairs
-            if found
+            Assignment(match[1], WordReader(match[3]).read(word.line, set()), match[3], bool(match[2]))
+            for word, match in pairs
+            if match
         ] + command.assignments
-        if any(re.search(rf"\b{each.name}\b", _text(other)) for each in own for other in self._after):
+        if any(re.search(rf"\b{assignment.name}\b", _text(other)) for assignment in own for other in self._after):
             raise _UnclearCall
-        return [replace(command, words=[], assignments=[each]) for each in own]
+        return [replace(command, words=[], assignments=[assignment]) for assignment in own]
 
     def _placed(self, command: Command) -> Command:
         return replace(
             command,
             line=self.call.line,
             words=[new for word in command.words for new in self._filled(word)],
-            assignments=[self._assignment(each) for each in command.assignments],
+            assignments=[self._assignment(assignment) for assignment in command.assignments],
             redirects=[(operator, self._joined(word)) for operator, word in command.redirects],
             blocks=(*self.call.blocks, *command.blocks[1:]),
             functions=(),
@@ -164,9 +169,9 @@ class _Call:
         """A word with the words of the call put in for its ``$1``."""
         raw, parts = word.raw, list[Part]()
         for part in word.parts:
-            if part.kind == "variable" and (given := self._given(part)):
-                parts.append(given)
-                raw = raw.replace("${" + part.text + "}", _raw(given, part)).replace(f"${part.text}", _raw(given, part))
+            if part.kind == "variable" and (value := self._given(part)):
+                parts.append(value)
+                raw = raw.replace("${" + part.text + "}", _raw(value, part)).replace(f"${part.text}", _raw(value, part))
             elif part.kind != "literal" and _OWN_INSIDE.search(f"${{{part.text}"):
                 raise _UnclearCall
             else:
@@ -196,10 +201,10 @@ def _plain(text: str, part: Part) -> Part:
     return Part("literal", text, part.quoted)
 
 
-def _raw(given: Part, place: Part) -> str:
+def _raw(part: Part, place: Part) -> str:
     """How a piece is written where a word of the function has `place`."""
-    text = given.text if given.kind == "literal" else f"${{{given.text}}}"
-    return f'"{text}"' if given.kind == "variable" and given.quoted and not place.quoted else text
+    text = part.text if part.kind == "literal" else f"${{{part.text}}}"
+    return f'"{text}"' if part.kind == "variable" and part.quoted and not place.quoted else text
 
 
 def _is_alone(command: Command) -> bool:
@@ -208,6 +213,6 @@ def _is_alone(command: Command) -> bool:
 
 
 def _text(command: Command) -> str:
-    values = [f"{each.name}={each.raw}" for each in command.assignments]
+    values = [f"{assignment.name}={assignment.raw}" for assignment in command.assignments]
     words = (word.raw for word in (*command.words, *(word for _, word in command.redirects)))
     return " ".join([*values, *words, command.here])

@@ -83,7 +83,11 @@ def _set_twice(commands: Sequence[Command]) -> frozenset[str]:
     """Variables that are set in a function and outside of it: the value depends on when it is called."""
     inside, outside = set[str](), set[str]()
     for command in commands:
-        names = {each.name for each in command.assignments if not command.words or command.words[0].plain == "export"}
+        names = {
+            assignment.name
+            for assignment in command.assignments
+            if not command.words or command.words[0].plain == "export"
+        }
         if command.words and command.words[0].plain == "export":
             names |= {word.raw.partition("=")[0] for word in command.words[1:] if "=" in word.raw}
         (inside if command.within("function") else outside).update(names)
@@ -104,7 +108,7 @@ class Scope:
     def run(self, command: Command) -> ResolvedCommand:
         """Expand one command and apply its effect on the variables."""
         self._blocks = (*command.blocks, *([_CONDITION] if command.conditional else []))
-        argv = tuple(word for each in command.words for word in self.expand(each))
+        argv = tuple(word for raw_word in command.words for word in self.expand(raw_word))
         own = not command.words or command.words[0].plain in SETTERS
         before = self.values if own else dict(self.values)
         for assignment in command.assignments:
@@ -124,15 +128,18 @@ class Scope:
                 self._export(word, command.line, name == "export")
         elif name == "set" and {"a", "allexport"} & {*"".join(argv[1:2]), *argv[2:3]} and argv[1:2] != ("--",):
             self._exports_all = argv[1].startswith("-")
-        texts = (each.raw for each in (*command.words, *(each.value for each in command.assignments if each.value)))
+        texts = (
+            word.raw
+            for word in (*command.words, *(assignment.value for assignment in command.assignments if assignment.value))
+        )
         pieces = (text if name in ("let", "((") else " ".join(_INNER.findall(text)) for text in texts)
-        changed = [each for piece in pieces for each in arithmetic_names(piece)]
+        changed = [word for piece in pieces for word in arithmetic_names(piece)]
         if name in CHANGERS or argv[:2] == ("printf", "-v"):
             changed += [word for word in argv[1:] if re.fullmatch(r"[A-Za-z_]\w*", word)]
-        for each in changed:
-            old = self.values.get(each)
-            kept = bool(old and old.exported) and name != "unset"
-            self._set(each, Value(self._unknown(f"${each}"), "", command.line, command.blocks, kept))
+        for variable in changed:
+            old = self.values.get(variable)
+            is_exported = bool(old and old.exported) and name != "unset"
+            self._set(variable, Value(self._unknown(f"${variable}"), "", command.line, command.blocks, is_exported))
 
     def _export(self, word: Word, line: int, exported: bool) -> None:
         match = re.match(r"^([A-Za-z_]\w*)(\+?)=(.*)$", word.raw, re.S)
@@ -155,14 +162,14 @@ class Scope:
         if assignment.append:
             text = (self._lookup(name) or "") + text
         text = text if len(text) <= _LONGEST else self._unknown(f"${name}")
-        kept = exported or bool(old and old.exported)
-        self._set(name, Value(text, assignment.raw, line, self._blocks, kept, items))
+        is_exported = exported or bool(old and old.exported)
+        self._set(name, Value(text, assignment.raw, line, self._blocks, is_exported, items))
 
     def _items(self, assignment: Assignment, old: Value | None) -> tuple[str, ...] | None:
         """The items of ``NAME=(a "b c" $D)``; of ``NAME+=(..)`` behind those that were there."""
         if assignment.value is not None or not assignment.raw.startswith("("):
             return None
-        inner, at, found = assignment.raw[1:-1], 0, list[str]()
+        inner, at, items = assignment.raw[1:-1], 0, list[str]()
         while at < len(inner):
             if inner[at] == "#":
                 at = (inner.find("\n", at) + 1) or len(inner)
@@ -170,10 +177,10 @@ class Scope:
                 at += 1
             else:
                 reader = WordReader(inner, at)
-                found += self.expand(reader.read(0))
+                items += self.expand(reader.read(0))
                 at = max(reader.at, at + 1)
         before = (old.items if old else ()) if assignment.append else ()
-        return None if before is None else (*before, *found)
+        return None if before is None else (*before, *items)
 
     def _set(self, name: str, value: Value) -> None:
         self.values[name] = value
@@ -232,14 +239,14 @@ class Scope:
             fields = _SPLIT.findall(text)
             if text[:1] in (" ", "\t", "\n") and fields:
                 pieces.append([])
-            for index, each in enumerate(fields):
+            for index, piece in enumerate(fields):
                 if index:
                     pieces.append([])
-                pieces[-1].append(each)
+                pieces[-1].append(piece)
             if text[-1:] in (" ", "\t", "\n") and fields:
                 pieces.append([])
         joined = ["".join(piece) for piece in pieces]
-        return [each for each in joined if each]
+        return [item for item in joined if item]
 
     @property
     def _array(self) -> str:

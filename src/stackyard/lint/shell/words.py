@@ -73,8 +73,8 @@ _WHICH = re.compile(rf"{OPEN}\$\(\s*(?:which|command\s+-v|type\s+-p)\s+([A-Za-z]
 
 def command_name(word: str) -> str:
     """The first word of a command, where ``$(which python)`` is ``python``, which the shell finds itself."""
-    found = _WHICH.fullmatch(word)
-    return found[1] if found else word
+    match = _WHICH.fullmatch(word)
+    return match[1] if match else word
 
 
 def closing(text: str, start: int, opening: str, closer: str) -> int:

@@ -85,12 +85,12 @@ def _begun(words: "tuple[str, ...]") -> "Any":
 
 def nvidia_rows(text: "str") -> "list[tuple[str, int, int, int]]":
     """Number, used and total bytes, utilisation in percent (-1: ``[N/A]``, as with MIG) of each GPU, by nvidia-smi."""
-    found = []
+    rows = []
     for line in text.splitlines():
         index, used, total, use = [*(word.strip() for word in line.split(",")), "", "", "", ""][:4]
         if used.isdigit() and total.isdigit():
-            found.append((index, int(used) << 20, int(total) << 20, int(use) if use.isdigit() else -1))
-    return found
+            rows.append((index, int(used) << 20, int(total) << 20, int(use) if use.isdigit() else -1))
+    return rows
 
 
 def amd_rows(text: "str") -> "list[tuple[str, int, int, int]]":
@@ -100,12 +100,12 @@ def amd_rows(text: "str") -> "list[tuple[str, int, int, int]]":
     names = ("device", "VRAM Total Used Memory (B)", "VRAM Total Memory (B)", "GPU use (%)")
     if not all(name in head for name in names[:3]):
         return []
-    found = []
+    rows = []
     for row in lines[1:]:
         card, used, total, use = [dict(zip(head, row)).get(name, "").strip() for name in names]  # noqa: B905
         if used.isdigit() and total.isdigit():
-            found.append((card.replace("card", "", 1), int(used), int(total), int(use) if use.isdigit() else -1))
-    return found
+            rows.append((card.replace("card", "", 1), int(used), int(total), int(use) if use.isdigit() else -1))
+    return rows
 
 
 def _children_s() -> "float":

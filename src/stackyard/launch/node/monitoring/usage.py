@@ -63,16 +63,16 @@ class Usage:
 
     def of(self, task: "int", failed: "bool") -> "dict[str, Any]":
         """For an ended rank: bytes, processes, GPUs; for a failed one also the limit and OOM kills."""
-        found = dict(self._memory.get(task, ()))  # type: dict[str, Any]
-        if "at" in found:
-            found["ago"] = round(time.monotonic() - found.pop("at"), 1)
+        values = dict(self._memory.get(task, ()))  # type: dict[str, Any]
+        if "at" in values:
+            values["ago"] = round(time.monotonic() - values.pop("at"), 1)
         if failed:
-            found.update(limit=self._group.limit, oom_kills=self._group.kills())
+            values.update(limit=self._group.limit, oom_kills=self._group.kills())
         if self._gpus.peaks:
-            found["gpus"] = self._gpus.peaks
+            values["gpus"] = self._gpus.peaks
         if task in self._mpi.found:
-            found["mpi"] = self._mpi.found[task]
-        return found
+            values["mpi"] = self._mpi.found[task]
+        return values
 
 
 def largest_resident(pid: "int") -> "int":

@@ -80,12 +80,12 @@ class Packer:
         """Stat every file without reading it, and call `tick` for each. Raises Unstaged."""
         for name, path in self._items:
             root = os.path.realpath(path)
-            for found in _walk(name, root):
+            for entry in _walk(name, root):
                 tick()
-                self._found.append(found)
-                if stat.S_ISREG(found[2].st_mode):
+                self._found.append(entry)
+                if stat.S_ISREG(entry[2].st_mode):
                     self.files += 1
-                    self.total += found[2].st_size
+                    self.total += entry[2].st_size
 
     def chunks(self) -> "Iterator[bytes]":
         """The stream, in pieces of about `CHUNK` bytes. Raises StagingError."""
@@ -146,7 +146,7 @@ def _pieces(path: "bytes", seen: "os.stat_result") -> "Iterator[bytes]":
         os.close(file)
 
 
-def _ahead(found: "list[Entry]") -> "Iterator[tuple[Entry, queue.Queue[Any] | None]]":
+def _ahead(entries: "list[Entry]") -> "Iterator[tuple[Entry, queue.Queue[Any] | None]]":
     """Every entry; for a small file with a queue that receives its content or the reason of a failure.
 
     Opening a file on a shared file system takes a millisecond or more, so the next ones are opened meanwhile. These are
@@ -157,7 +157,7 @@ def _ahead(found: "list[Entry]") -> "Iterator[tuple[Entry, queue.Queue[Any] | No
         _thread.start_new_thread(_read_each, (todo,))
     waiting = collections.deque()  # type: collections.deque[tuple[Entry, queue.Queue[Any] | None]]
     try:
-        for entry in found:
+        for entry in entries:
             content = None  # type: queue.Queue[Any] | None
             if stat.S_ISREG(entry[2].st_mode) and entry[2].st_size <= SMALL:
                 content = queue.Queue(1)
@@ -181,10 +181,10 @@ def _read_each(todo: "queue.Queue[Any]") -> "None":
 
 
 def _taken_from(content: "queue.Queue[Any]") -> "tuple[bytes, ...]":
-    found = content.get()
-    if isinstance(found, Exception):
-        raise found
-    return (found,)
+    part = content.get()
+    if isinstance(part, Exception):
+        raise part
+    return (part,)
 
 
 def _walk(name: "bytes", path: "bytes") -> "Iterator[Entry]":
@@ -206,7 +206,7 @@ def _walk(name: "bytes", path: "bytes") -> "Iterator[Entry]":
         if not target and not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
             raise StagingError(f"{shown(path)} is neither a file nor a directory: it cannot be staged")
         yield name, path, info, target
-        todo += [(name + b"/" + each, os.path.join(path, each)) for each in below]
+        todo += [(name + b"/" + child, os.path.join(path, child)) for child in below]
 
 
 def is_inside(name: "bytes", target: "bytes") -> "bool":

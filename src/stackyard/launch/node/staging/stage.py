@@ -155,16 +155,16 @@ class Stage:
     def _connect(self, parents: "list[str]") -> "socket.socket":
         said = []  # type: list[str]
         until = time.monotonic() + self._start_s
-        found = find(parents, key_of(self._secret), until, lambda: not self._over, said.append, "an agent")
-        if found is None:
+        uplink = find(parents, key_of(self._secret), until, lambda: not self._over, said.append, "an agent")
+        if uplink is None:
             why = "".join("; " + text for text in said)
             raise StagingError("cannot connect to the node that passes the files on, at " + ", ".join(parents) + why)
         try:
-            found.socket.setblocking(True)
-            found.socket.sendall(READY)
+            uplink.socket.setblocking(True)
+            uplink.socket.sendall(READY)
         except OSError as error:
             raise _lost(error) from None
-        return found.socket
+        return uplink.socket
 
     def _children(self, count: "int") -> "list[_Sink]":
         """A sink for each receiving node; waits until all have connected."""
@@ -172,9 +172,9 @@ class Stage:
         while len(door.proved) < count and not self._over:
             for listening in select.select(self._sockets, [], [], LOOK_S)[0]:
                 with contextlib.suppress(OSError):
-                    for made, _ in accept(listening):
-                        door.open(made)
-        return [_Sink(made.sendall, made.close) for made in list(door.proved)]
+                    for connection, _ in accept(listening):
+                        door.open(connection)
+        return [_Sink(connection.sendall, connection.close) for connection in list(door.proved)]
 
     def _pass_on(self, source: "Iterator[bytes]", sinks: "list[_Sink]", needs: "bool") -> "None":
         self._sinks = sinks
@@ -220,24 +220,24 @@ class _Door:
         self.proved = collections.deque()  # type: collections.deque[socket.socket]
         self._key, self._waiting = key, set()  # type: str, set[socket.socket]
 
-    def open(self, made: "socket.socket") -> "None":
+    def open(self, connection: "socket.socket") -> "None":
         """Handle a new connection."""
         if len(self._waiting) >= STRANGERS:
-            made.close()
+            connection.close()
             return
-        self._waiting.add(made)
-        _thread.start_new_thread(self._prove, (made,))
+        self._waiting.add(connection)
+        _thread.start_new_thread(self._prove, (connection,))
 
-    def _prove(self, made: "socket.socket") -> "None":
+    def _prove(self, connection: "socket.socket") -> "None":
         proved = False
         with contextlib.suppress(OSError):
-            proved = admit(Connection(made), self._key, PROVE_S)
-            made.settimeout(None)
+            proved = admit(Connection(connection), self._key, PROVE_S)
+            connection.settimeout(None)
         if proved:
-            self.proved.append(made)
+            self.proved.append(connection)
         else:
-            made.close()
-        self._waiting.discard(made)
+            connection.close()
+        self._waiting.discard(connection)
 
 
 class _Sink:

@@ -99,15 +99,15 @@ def place_of(base: "str") -> "str":
 
 def file_system(path: "str", mounts: "str" = "") -> "str":
     """The type of the file system that a path is on, by /proc/self/mountinfo (proc(5))."""
-    path, best, found = os.path.realpath(path), -1, ""
+    path, best, kind = os.path.realpath(path), -1, ""
     for line in (mounts or _mounts()).split("\n"):
         before, _, after = line.partition(" - ")
         if not after:
             continue
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal.group(1), 8)), before.split(" ")[4])
         if (path + "/").startswith(point.rstrip("/") + "/") and len(point) >= best:
-            best, found = len(point), after.split(" ")[0]
-    return found
+            best, kind = len(point), after.split(" ")[0]
+    return kind
 
 
 def _mounts() -> "str":

@@ -164,8 +164,8 @@ def _exactly(size: "int") -> "str":
 
 
 def _free(path: "bytes") -> "int":
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
+    free = os.statvfs(path)
+    return free.f_bavail * free.f_frsize
 
 
 def _number(value: "Any") -> "int":

@@ -14,7 +14,7 @@ from stackyard.launch.plan.model import Reason
 from stackyard.launch.request.intent import Intent
 
 TABLE: dict[str, Backend] = {
-    made.name: made for made in (Torchrun(), Horovod(), Mpi(), DeepSpeed(), Jax(), Ray(), AnyProgram())
+    backend.name: backend for backend in (Torchrun(), Horovod(), Mpi(), DeepSpeed(), Jax(), Ray(), AnyProgram())
 }
 GROUP = "stackyard.backends"
 """The entry points of plug-ins; each is a `Backend`."""
@@ -46,12 +46,14 @@ def choose(intent: Intent) -> tuple[str, tuple[Reason, ...]]:
     """
     if intent.backend != "auto":
         return get(intent.backend).name, ()
-    found = source.read(intent)
-    if found.unread:
+    program_source = source.read(intent)
+    if program_source.unread:
         uses, why = source.uses_mpi(intent)
-        return ("mpi" if uses else "any"), (Reason(("--backend", "mpi" if uses else "any"), why or found.unread),)
+        return ("mpi" if uses else "any"), (
+            Reason(("--backend", "mpi" if uses else "any"), why or program_source.unread),
+        )
     for package, name in BY_IMPORT.items():
-        place = found.imported(package)
+        place = program_source.imported(package)
         if place is not None:
             return name, (Reason(("--backend", name), f"{Where(place.file, place.line)} imports {package}"),)
-    return "any", (Reason(("--backend", "any"), f"{found.script} imports none of {', '.join(BY_IMPORT)}"),)
+    return "any", (Reason(("--backend", "any"), f"{program_source.script} imports none of {', '.join(BY_IMPORT)}"),)

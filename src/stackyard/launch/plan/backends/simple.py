@@ -38,9 +38,9 @@ class Mpi:
 
     def program(self, intent: Intent, layout: Layout, _: BackendContext) -> RankProgram:
         """One task per rank, with PMI."""
-        found = source.read(intent)
-        forks = source.fork_findings(found)
-        argv = _aborting(command(intent)) if intent.mpi_abort and _uses_mpi4py(found) else command(intent)
+        program_source = source.read(intent)
+        forks = source.fork_findings(program_source)
+        argv = _aborting(command(intent)) if intent.mpi_abort and _uses_mpi4py(program_source) else command(intent)
         reasons = [Reason(argv[:1], "one MPI process per rank, with the launcher's PMI")]
         if argv != command(intent):
             reasons.append(Reason(MPI4PY, "an exception on one rank aborts all, which may wait for it in MPI"))
@@ -56,9 +56,9 @@ _PLAIN = re.compile(r"-[bBdEiIOPqsSuvx]+")
 """Options of Python without a value."""
 
 
-def _uses_mpi4py(found: source.Source) -> bool:
+def _uses_mpi4py(program_source: source.Source) -> bool:
     """Whether the program imports mpi4py unconditionally."""
-    return any(one.name == "mpi4py" and one.surely for one in found.imports)
+    return any(one.name == "mpi4py" and one.surely for one in program_source.imports)
 
 
 def _aborting(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,9 +87,9 @@ class DeepSpeed:
         }  # fmt: skip
         argv = command(intent)
         reasons = [Reason(("CROSS_RANK", "CROSS_SIZE", "LOCAL_SIZE"), "set by DeepSpeed's own launcher too")]
-        asked = source.read(intent).words() & {"--local_rank", "--local-rank"}
-        if asked and not any(word.split("=")[0] in asked for word in argv):
-            option = f"{sorted(asked)[-1]}=${{LOCAL_RANK}}"
+        options = source.read(intent).words() & {"--local_rank", "--local-rank"}
+        if options and not any(word.split("=")[0] in options for word in argv):
+            option = f"{sorted(options)[-1]}=${{LOCAL_RANK}}"
             argv = (*argv, option)
             reasons.append(Reason((option,), "the program parses this option, which DeepSpeed's launcher passes"))
         return RankProgram(

@@ -39,7 +39,7 @@ class Source:
 
     def imported(self, name: str) -> Import | None:
         """The first import of a package."""
-        return next((found for found in self.imports if found.name == name), None)
+        return next((entry for entry in self.imports if entry.name == name), None)
 
     def words(self) -> set[str]:
         """All string constants, e.g. to see whether an option such as ``--local_rank`` is parsed."""
@@ -57,10 +57,10 @@ def read(intent: Intent) -> Source:
     trees: dict[str, ast.Module] = {}
     imports: list[Import] = []
     try:
-        for each in program_modules(cwd, intent.program, path):
-            trees[str(each.file)] = each.parsed.tree
-            for node, of_module in each.parsed.imports:
-                imports += _imports(node, str(each.file), surely=each.surely and of_module)
+        for program_module in program_modules(cwd, intent.program, path):
+            trees[str(program_module.file)] = program_module.parsed.tree
+            for node, of_module in program_module.parsed.imports:
+                imports += _imports(node, str(program_module.file), surely=program_module.surely and of_module)
     except (OSError, ValueError, SyntaxError, RecursionError) as error:
         return Source(str(path), unread=f"cannot read {path}: {cause(error)}")
     return Source(str(path), tuple(imports), trees)
@@ -88,20 +88,20 @@ def uses_mpi(intent: Intent) -> tuple[bool | None, str]:
 
     A Python program is judged by its imports, a compiled one by its linked libraries.
     """
-    found = read(intent)
-    if not found.unread:
-        place = next(filter(None, map(found.imported, MPI_PACKAGES)), None)
+    program_source = read(intent)
+    if not program_source.unread:
+        place = next(filter(None, map(program_source.imported, MPI_PACKAGES)), None)
         return (False, "") if place is None else (True, f"{Where(place.file, place.line)} imports {place.name}")
     word = intent.program[0] if intent.program else ""
     path = Path(intent.cwd or ".", word)
     elf = read_elf(path) if "/" in word and path.is_file() and not intent.container else None
     if elf is None or not elf.needed:
-        return None, found.unread
+        return None, program_source.unread
     library = next((name for name in elf.needed if name.startswith("libmpi")), "")
     if library:
         return True, f"{word} is linked to {library}"
     is_plain = all(name in _RUNTIME or name.startswith("ld-") for name in elf.needed)
-    return (False, "") if is_plain else (None, found.unread)
+    return (False, "") if is_plain else (None, program_source.unread)
 
 
 def fork_findings(source: Source) -> tuple[Finding, ...]:
@@ -110,15 +110,15 @@ def fork_findings(source: Source) -> tuple[Finding, ...]:
     fork(2) in such a process is undefined by the MPI standard and breaks registered memory: workers hang or crash.
     https://www.open-mpi.org/faq/?category=tuning#fork-warning, and Horovod's troubleshooting on data loaders.
     """
-    found = []
+    findings = []
     for file, tree in source.trees.items():
         names = {n.func.attr for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
         if "set_start_method" in names:
             return ()
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _called(node) == "DataLoader" and _forks(node):
-                found.append(_fork_finding(file, node.lineno))
-    return tuple(found)
+                findings.append(_fork_finding(file, node.lineno))
+    return tuple(findings)
 
 
 def _called(call: ast.Call) -> str:
@@ -130,11 +130,11 @@ def _forks(call: ast.Call) -> bool:
 
     The content of ``**options`` is unknown, so such a call is not reported.
     """
-    given = {keyword.arg: keyword.value for keyword in call.keywords}
-    workers = given.get("num_workers")
-    if workers is None or None in given or (isinstance(workers, ast.Constant) and not workers.value):
+    arguments = {keyword.arg: keyword.value for keyword in call.keywords}
+    workers = arguments.get("num_workers")
+    if workers is None or None in arguments or (isinstance(workers, ast.Constant) and not workers.value):
         return False
-    context = given.get("multiprocessing_context")
+    context = arguments.get("multiprocessing_context")
     return context is None or (isinstance(context, ast.Constant) and context.value in (None, "fork"))
 
 

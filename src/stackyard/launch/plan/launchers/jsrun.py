@@ -80,11 +80,11 @@ class Jsrun:
     def _mpi(self, words: Words, request: LaunchRequest) -> LaunchRequest:
         """Add Spectrum MPI's options as one word, including the user's; returns the request without these."""
         options = request.scheduler.launcher_options
-        given = " ".join(w.removeprefix(_SMPI) for w in (*options, *request.args) if w.startswith(_SMPI))
-        gpu = request.mpi and request.gpu_aware_mpi and "-gpu" not in given.split()
-        if given:
+        arguments = " ".join(w.removeprefix(_SMPI) for w in (*options, *request.args) if w.startswith(_SMPI))
+        gpu = request.mpi and request.gpu_aware_mpi and "-gpu" not in arguments.split()
+        if arguments:
             more = "; with -gpu MPI accepts GPU pointers" if gpu else ""
-            words.add(f"given by the site or for this launch{more}", f"{_SMPI}{'-gpu ' if gpu else ''}{given}")
+            words.add(f"given by the site or for this launch{more}", f"{_SMPI}{'-gpu ' if gpu else ''}{arguments}")
         elif gpu:
             words.add("MPI accepts GPU pointers", f"{_SMPI}-gpu")
         elif not request.mpi:
@@ -107,9 +107,9 @@ def _others(words: Sequence[str]) -> tuple[str, ...]:
 def thread_level(node_smt: int, scheduler: Scheduler) -> int:
     """Hardware threads per core of a job: by the site's ``smt1``, ``smt2`` or ``smt4`` flag, else all."""
     for flag in scheduler.alloc_flags:
-        found = re.fullmatch(r"smt(\d)", flag, re.IGNORECASE)
-        if found:
-            return int(found[1])
+        match = re.fullmatch(r"smt(\d)", flag, re.IGNORECASE)
+        if match:
+            return int(match[1])
     return node_smt
 
 
@@ -208,11 +208,11 @@ def _gpus_of_a_set(layout: Layout, groups: list[Group]) -> int | None:
         return layout.node.gpus if layout.gpu_visibility == "all" else len(groups[0][0].gpus)
     planned = [gpu for group in groups for gpu in group[0].gpus]
     per_socket = len(groups) // len(_sockets(layout))
-    given: list[int] = []
+    gpus: list[int] = []
     for socket in dict.fromkeys(domain.socket for domain in layout.node.domains):
         there = [gpu for domain in layout.node.domains if domain.socket == socket for gpu in domain.gpus]
-        given += there[: per_socket * layout.gpus_per_rank]
-    return layout.gpus_per_rank if planned == given else None
+        gpus += there[: per_socket * layout.gpus_per_rank]
+    return layout.gpus_per_rank if planned == gpus else None
 
 
 def erf_lines(layout: Layout, scheduler: Scheduler, hosts: tuple[str, ...] = ()) -> Iterator[str]:

@@ -64,12 +64,12 @@ class Mpirun:
 
 def _findings(request: LaunchRequest) -> tuple[Finding, ...]:
     layout = request.layout
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if request.scheduler.csm and not layout.hosts:
-        found.append(_LAUNCH_NODE)
+        findings.append(_LAUNCH_NODE)
     if layout.node.cores < layout.node.all_cores:
-        found.append(_KEPT_CORES)
-    return tuple(found)
+        findings.append(_KEPT_CORES)
+    return tuple(findings)
 
 
 _LAUNCH_NODE = Finding(

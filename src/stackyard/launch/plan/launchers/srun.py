@@ -101,9 +101,9 @@ class Srun:
             words.add("allows more ranks than cores on a node", "--overcommit")
         if needs_masks(layout) and scheduler.exclusive:
             masks = ",".join(mask(threads_of(layout, slot)) for slot in layout.slots)
-            each = f", {counted(layout.cores_per_rank, 'core')} each" if equal(layout) else ""
+            share = f", {counted(layout.cores_per_rank, 'core')} each" if equal(layout) else ""
             words.add(
-                f"masks of the hardware threads of each rank of a node{each}; without -c the step has all cores",
+                f"masks of the hardware threads of each rank of a node{share}; without -c the step has all cores",
                 f"--cpu-bind=mask_cpu:{masks}",
             )
             return
@@ -135,9 +135,9 @@ class Srun:
         if not equal(layout) or (own and needs_masks(layout)):
             per_task = False  # the GPU of each mask is set explicitly
         kind = f"{scheduler.gres_type}:" if scheduler.gres_type else ""
-        each, count = layout.gpus_per_rank, gpus_asked(layout, scheduler)
+        per_rank, count = layout.gpus_per_rank, gpus_asked(layout, scheduler)
         if per_task:
-            words.add(f"{counted(each, 'GPU')} per rank", f"--gpus-per-task={kind}{each}")
+            words.add(f"{counted(per_rank, 'GPU')} per rank", f"--gpus-per-task={kind}{per_rank}")
         elif scheduler.gpu_request == "gres":
             words.add(f"{counted(count, 'GPU')} per node", f"--gres=gpu:{kind}{count}")
         else:
@@ -160,8 +160,8 @@ class Srun:
             words.add("PMI interface of the MPI processes", f"--mpi={request.scheduler.mpi}")
         elif not request.mpi:
             words.add("no PMI: the ranks are not MPI processes", "--mpi=none")
-        given = (*request.scheduler.launcher_options, *request.args)
-        if not any(word.startswith("--export") for word in given):
+        settings = (*request.scheduler.launcher_options, *request.args)
+        if not any(word.startswith("--export") for word in settings):
             words.add("passes the environment of the launch to the ranks, whatever the job's --export", "--export=ALL")
 
     def _ending(self, words: Words) -> None:

@@ -14,7 +14,7 @@ from stackyard.launch.plan.runtimes.charliecloud import Charliecloud
 GROUP = "stackyard.runtimes"
 """The entry points of plug-ins; each is a `Runtime`."""
 TABLE: dict[str, Runtime] = {
-    made.name: made for made in (Apptainer("apptainer"), Apptainer("singularity"), Charliecloud())
+    runtime.name: runtime for runtime in (Apptainer("apptainer"), Apptainer("singularity"), Charliecloud())
 }
 _HINT = "set launch.container.runtime in site.yaml to one of {}"
 
@@ -31,12 +31,12 @@ def choose(named: str, image: str, environ: Mapping[str, str] | None = None) -> 
     """
     if not named:
         return TABLE[runtime_of("", image, environ)]
-    found = plugins.find(
+    runtime = plugins.find(
         GROUP, named, TABLE, Runtime, "container runtime", "set launch.container.runtime in site.yaml to one of {}"
     )
-    if not found.reads(image):
+    if not runtime.reads(image):
         raise InputError(
-            f"the container runtime of this site, {found.name}, does not read {image}",
+            f"the container runtime of this site, {runtime.name}, does not read {image}",
             hint="use a directory or a SquashFS file, or name another one in launch.container.runtime",
         )
-    return found
+    return runtime

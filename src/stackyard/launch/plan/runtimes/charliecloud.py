@@ -61,10 +61,10 @@ class Charliecloud(Runtime):
 
 def _with_libraries(inside: RuntimeInput) -> dict[str, str]:
     """The variables, with the directory of the site's libraries at the end of LD_LIBRARY_PATH, if it is not in it."""
-    given = inside.variables.get("LD_LIBRARY_PATH", "")
-    if not inside.policy.libraries or CHARLIECLOUD.libraries in given:
+    path = inside.variables.get("LD_LIBRARY_PATH", "")
+    if not inside.policy.libraries or CHARLIECLOUD.libraries in path:
         return inside.variables
-    added = f"{given}:{CHARLIECLOUD.libraries}" if given else CHARLIECLOUD.libraries + CHARLIECLOUD.rest
+    added = f"{path}:{CHARLIECLOUD.libraries}" if path else CHARLIECLOUD.libraries + CHARLIECLOUD.rest
     return {**inside.variables, "LD_LIBRARY_PATH": added}
 
 
@@ -74,12 +74,12 @@ def _is_file(target: str) -> bool:
 
 def _beyond_charliecloud(inside: RuntimeInput) -> tuple[Finding, ...]:
     """Requests that ch-run has no option for."""
-    found = []
+    findings = []
     if inside.gpu:
-        found.append(
+        findings.append(
             Finding(
                 "charliecloud-gpu", "warning", "Charliecloud does not bind the host's GPU driver libraries",
                 "the image works on GPUs only if it contains them", "run ch-fromhost --nvidia IMAGE once",
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(findings)

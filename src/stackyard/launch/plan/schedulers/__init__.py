@@ -28,10 +28,10 @@ def get(name: str, scheduler: Scheduler | None = None) -> Batch:
         InputError: an unknown name.
         StackyardError: a plug-in that cannot be used.
     """
-    made = NONE if name == NONE.name else plugins.find(
+    batch = NONE if name == NONE.name else plugins.find(
         GROUP, name, TABLE, Batch, "scheduler", "set scheduler.kind in site.yaml to one of {}, none"
     )  # fmt: skip
-    return made.for_site(scheduler) if scheduler is not None else made
+    return batch.for_site(scheduler) if scheduler is not None else batch
 
 
 def detect(environ: Mapping[str, str]) -> str:
@@ -42,15 +42,15 @@ def detect(environ: Mapping[str, str]) -> str:
 
     Raises InputError if several are found and none has the current allocation.
     """
-    inside = [name for name, each in TABLE.items() if environ.get(each.job_variable)]
+    inside = [name for name, batch in TABLE.items() if environ.get(batch.job_variable)]
     if Flux.name in inside:
         return Flux.name
     if len(inside) == 1:
         return inside[0]
-    found = inside or [name for name, each in TABLE.items() if each.is_here(environ)]
-    if len(found) > 1:
+    names = inside or [name for name, batch in TABLE.items() if batch.is_here(environ)]
+    if len(names) > 1:
         raise InputError(
-            f"several schedulers found: {', '.join(found)}",
+            f"several schedulers found: {', '.join(names)}",
             hint="set scheduler.kind in site.yaml to the one that allocates the nodes",
         )
-    return found[0] if found else NONE.name
+    return names[0] if names else NONE.name

@@ -132,10 +132,10 @@ class Batch:
 
     def job_id(self, output: str) -> str:
         """The job's id from the output of the submit command: in the last line that has one. Raises StackyardError."""
-        found = [each[1] for each in re.finditer(self.job_id_pattern, output, re.MULTILINE)]
-        if not found:
+        numbers = [match[1] for match in re.finditer(self.job_id_pattern, output, re.MULTILINE)]
+        if not numbers:
             raise StackyardError(f"{self.submit_program} printed no job ID", detail=output)
-        return found[-1]
+        return numbers[-1]
 
     def task_id(self, job: str, index: str) -> str:
         """The id of one task of an array. Raises InputError without arrays."""

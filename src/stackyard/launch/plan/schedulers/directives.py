@@ -59,16 +59,16 @@ class DirectiveScheduler(Batch):
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives. Raises InputError for a request without words in the table."""
-        made, known = heads.Directives(), numbers(request)
+        directives, known = heads.Directives(), numbers(request)
         for name, value, reason in requests(request, self.letters, self.index_in_output):
             if name not in self.options:
                 raise heads.unsupported(self.name.upper(), f"option for {name}={value}", _HINTS.get(name, _HINT))
             if words := self.options[name].split():
-                made.add(reason, *(word.format(value=value, **known) for word in words))
+                directives.add(reason, *(word.format(value=value, **known) for word in words))
         for text, reason in self.fixed.items():
-            made.add(reason, *text.split())
-        made.own(request)
-        return made.head(self.prefix)
+            directives.add(reason, *text.split())
+        directives.own(request)
+        return directives.head(self.prefix)
 
     def own_id(self, job: str, index: str, environ: Mapping[str, str]) -> str:
         """The id of this task, derived from the array's if the variable has that."""
@@ -80,9 +80,9 @@ class DirectiveScheduler(Batch):
         Raises MissingError (no such program), CommandError (it timed out).
         """
         said = ask(_filled(self.state_words, job))
-        found = re.search(self.state_pattern.format(job=re.escape(job)), said.stdout, re.MULTILINE)
-        if found is not None:
-            word = found["state"]
+        hit = re.search(self.state_pattern.format(job=re.escape(job)), said.stdout, re.MULTILINE)
+        if hit is not None:
+            word = hit["state"]
             return JobState(self.states.get(word, "unknown"), word)
         if not self.end_words:
             return JobState("unknown", f"{self.name.upper()} no longer lists this job")
@@ -149,4 +149,4 @@ def requests(request: BatchRequest, letters: Mapping[str, str], index: str) -> I
         ("mail_events", events, "events that send mail"),
         ("mail", options.mail, "mail recipient"),
     )
-    return (each for each in every if each[1])
+    return (row for row in every if row[1])

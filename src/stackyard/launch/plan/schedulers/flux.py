@@ -51,21 +51,23 @@ class Flux(Batch):
         it and need not forward it.
         """
         _refuse(request)
-        made = heads.Directives()
-        _about(made, request)
-        _nodes(made, request)
+        directives = heads.Directives()
+        _about(directives, request)
+        _nodes(directives, request)
         options = request.options
         if heads.output(request):
-            made.add("output file of the script", f"--output={heads.output(request)}")
+            directives.add("output file of the script", f"--output={heads.output(request)}")
             if options.requeue:
-                made.add("appends, so that a restart keeps the output of the first run", "--setopt=output.mode=append")
+                directives.add(
+                    "appends, so that a restart keeps the output of the first run", "--setopt=output.mode=append"
+                )
         if options.signal_s:
-            made.add(
+            directives.add(
                 f"sends SIGUSR1 to the ranks (since 2025 also to the script) {options.signal_s} s before the end",
                 f"--signal=USR1@{options.signal_s}s",
             )
-        made.own(request)
-        return made.head("#flux:")
+        directives.own(request)
+        return directives.head("#flux:")
 
     def quoted(self, word: str) -> str:
         """A word quoted for Flux, which splits lines like a shell, without expansion (RFC 36)."""
@@ -112,7 +114,7 @@ class Flux(Batch):
 
 def _refuse(request: BatchRequest) -> None:
     options = request.options
-    wanted: tuple[tuple[bool, str, str], ...] = (
+    rows: tuple[tuple[bool, str, str], ...] = (
         (bool(options.qos), "quality of service", "use a queue, or --scheduler-arg=--urgency=N"),
         (bool(options.array), "job arrays", "submit the jobs individually, or use flux bulksubmit inside one job"),
         (bool(options.mail or options.mail_events), "mail", "follow the job with stackyard runs attach"),
@@ -120,17 +122,17 @@ def _refuse(request: BatchRequest) -> None:
         (options.pack == "racks", "option for racks", "leave out --pack racks, or use a property: --constraint"),
         (bool(options.memory_gib), "option for memory", "request exclusive nodes"),
     )
-    for given, what, hint in wanted:
-        if given:
+    for is_set, what, hint in rows:
+        if is_set:
             raise heads.unsupported("Flux", what, hint)
 
 
-def _about(made: heads.Directives, request: BatchRequest) -> None:
+def _about(directives: heads.Directives, request: BatchRequest) -> None:
     options = request.options
-    made.add("job name", f"--job-name={heads.name(request)}")
-    made.add_given(options.account, "bank to charge", f"--bank={options.account}")
-    made.add_given(heads.queue(request), "queue of the nodes", f"--queue={heads.queue(request)}")
-    made.add_given(
+    directives.add("job name", f"--job-name={heads.name(request)}")
+    directives.add_given(options.account, "bank to charge", f"--bank={options.account}")
+    directives.add_given(heads.queue(request), "queue of the nodes", f"--queue={heads.queue(request)}")
+    directives.add_given(
         heads.constraint(request),
         "only nodes with these properties (RFC 35)",
         f"--requires={heads.constraint(request)}",
@@ -140,22 +142,22 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
             raise InputError(
                 f"'{options.dependency}' is not a valid Flux dependency", hint="write it as afterok:ƒ2Tz1 (RFC 26)"
             )
-        made.add("starts after other jobs", f"--dependency={options.dependency}")
-    made.add_given(options.time_min, "wall time limit", f"--time-limit={options.time_min:g}m")
+        directives.add("starts after other jobs", f"--dependency={options.dependency}")
+    directives.add_given(options.time_min, "wall time limit", f"--time-limit={options.time_min:g}m")
 
 
-def _nodes(made: heads.Directives, request: BatchRequest) -> None:
+def _nodes(directives: heads.Directives, request: BatchRequest) -> None:
     """Add the nodes: one slot per rank; with ``--exclusive`` the job also gets the rest of each node."""
-    made.add("number of nodes", f"--nodes={request.nodes}")
+    directives.add("number of nodes", f"--nodes={request.nodes}")
     layout = request.layout
     slots = request.nodes * layout.ranks_per_node
-    made.add("one slot per rank", f"--nslots={slots}")
-    made.add(f"{counted(layout.cores_per_rank, 'core')} per slot", f"--cores-per-slot={layout.cores_per_rank}")
+    directives.add("one slot per rank", f"--nslots={slots}")
+    directives.add(f"{counted(layout.cores_per_rank, 'core')} per slot", f"--cores-per-slot={layout.cores_per_rank}")
     gpus = layout.gpus_per_rank if request.scheduler.gpu_request != "none" else 0
-    made.add_given(gpus, f"{counted(gpus, 'GPU')} per slot", f"--gpus-per-slot={gpus}")
-    made.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "--exclusive")
+    directives.add_given(gpus, f"{counted(gpus, 'GPU')} per slot", f"--gpus-per-slot={gpus}")
+    directives.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "--exclusive")
     if request.options.requeue:
-        made.note("requeue-not-said", "Flux has no option to restart a job", "a node failure ends the job")
+        directives.note("requeue-not-said", "Flux has no option to restart a job", "a node failure ends the job")
 
 
 def _row(row: list[str]) -> JobState:

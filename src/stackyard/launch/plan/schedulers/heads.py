@@ -139,8 +139,8 @@ def memory(request: BatchRequest) -> tuple[int, str]:
     A shared node gives a job that requests none the cluster's default, often 1 GiB per core or less. The share is that
     of the cores or of the GPUs, the larger one, of `FOR_JOBS` of the node's memory.
     """
-    if given := request.options.memory_gib:
-        return round(given * 1024), f"{given:g} GiB of memory"
+    if amount := request.options.memory_gib:
+        return round(amount * 1024), f"{amount:g} GiB of memory"
     node = request.layout.node
     if exclusive(request) or not node.memory_gib:
         return 0, ""

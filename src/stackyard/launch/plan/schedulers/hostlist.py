@@ -35,8 +35,8 @@ def compress(names: Iterable[str]) -> str:
     """The shortest hostlist that `expand` turns into exactly these names, in this order."""
     groups: list[tuple[str, list[str]]] = []
     for name in names:
-        found = _NUMBERED.fullmatch(name)
-        prefix, digits = (found[1], found[2]) if found else (name, "")
+        match = _NUMBERED.fullmatch(name)
+        prefix, digits = (match[1], match[2]) if match else (name, "")
         if groups and digits and groups[-1][0] == prefix and groups[-1][1][0]:
             groups[-1][1].append(digits)
         else:
@@ -81,7 +81,7 @@ def _names(item: str, text: str) -> list[str]:
 
 
 def _numbers(inside: str, text: str) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for part in inside.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
@@ -89,8 +89,8 @@ def _numbers(inside: str, text: str) -> list[str]:
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low) or int(high) - int(low) >= _MOST:
             raise _invalid(text, f"'{part}' is not an ascending range")
-        found += [f"{number:0{len(low)}d}" for number in range(int(low), int(high) + 1)]
-    return found
+        names += [f"{number:0{len(low)}d}" for number in range(int(low), int(high) + 1)]
+    return names
 
 
 def _group(prefix: str, digits: list[str]) -> str:

@@ -107,17 +107,17 @@ class Lsf(Batch):
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives. Raises InputError for a quality of service, and for requests that easy mode lacks."""
-        made = heads.Directives()
-        _about(made, request)
+        directives = heads.Directives()
+        _about(directives, request)
         if not request.scheduler.csm:
-            _plain(made, request)
+            _plain(directives, request)
         elif request.options.pack == "racks":
-            _expert(made, request)
+            _expert(directives, request)
         else:
-            _easy(made, request)
-        _life(made, request)
-        made.own(request)
-        return made.head("#BSUB")
+            _easy(directives, request)
+        _life(directives, request)
+        directives.own(request)
+        return directives.head("#BSUB")
 
     def submit_argv(self, script: str) -> tuple[str, ...]:
         """The submit command: ``bsub`` alone if the script is read from standard input."""
@@ -165,7 +165,7 @@ def _pairs(environ: dict[str, str]) -> dict[str, int]:
     return Counter((heads.hosts_file(name) if name else environ.get("LSB_HOSTS", "")).split())
 
 
-def _about(made: heads.Directives, request: BatchRequest) -> None:
+def _about(directives: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     index = ""
     if options.array:
@@ -173,21 +173,21 @@ def _about(made: heads.Directives, request: BatchRequest) -> None:
         if any(int(number) == 0 for number in re.findall(r"(?:^|[,-])(\d+)", indices)):
             raise InputError(f"LSF array indices start at 1, not {indices}", hint="use e.g. 1-10")
         index = f"[{indices}]" + (f"%{limit}" if limit else "")
-    made.add("job name" + (" and array indices" if index else ""), "-J", heads.name(request) + index)
-    made.add_given(options.account, "project to charge", "-P", options.account)
-    made.add_given(heads.queue(request), "queue of the nodes", "-q", heads.queue(request))
+    directives.add("job name" + (" and array indices" if index else ""), "-J", heads.name(request) + index)
+    directives.add_given(options.account, "project to charge", "-P", options.account)
+    directives.add_given(heads.queue(request), "queue of the nodes", "-q", heads.queue(request))
     if options.qos:
         raise heads.unsupported(
             "LSF", "quality of service", "use a queue, or a service class: --scheduler-arg='-sla …'"
         )
-    made.add_given(options.reservation, "advance reservation", "-U", options.reservation)
-    made.add_given(options.dependency, "starts after other jobs", "-w", options.dependency)
+    directives.add_given(options.reservation, "advance reservation", "-U", options.reservation)
+    directives.add_given(options.dependency, "starts after other jobs", "-w", options.dependency)
     if options.time_min:
         total = heads.minutes(request)
-        made.add("wall time limit (hours:minutes)", "-W", f"{total // 60}:{total % 60:02d}")
+        directives.add("wall time limit (hours:minutes)", "-W", f"{total // 60}:{total % 60:02d}")
 
 
-def _easy(made: heads.Directives, request: BatchRequest) -> None:
+def _easy(directives: heads.Directives, request: BatchRequest) -> None:
     if heads.constraint(request):
         raise InputError(
             "CSM's easy mode has no resource string: it cannot select nodes by a feature",
@@ -195,36 +195,38 @@ def _easy(made: heads.Directives, request: BatchRequest) -> None:
         )
     if request.options.memory_gib:
         raise InputError("CSM allocates whole nodes with all their memory", hint="omit --memory")
-    made.add("number of whole compute nodes", "-nnodes", str(request.nodes))
-    _flags(made, request)
+    directives.add("number of whole compute nodes", "-nnodes", str(request.nodes))
+    _flags(directives, request)
 
 
-def _expert(made: heads.Directives, request: BatchRequest) -> None:
+def _expert(directives: heads.Directives, request: BatchRequest) -> None:
     heads.racks(request)
     if heads.constraint(request):
         raise InputError("cannot combine racks with a node feature", hint="omit one of them")
     count, string = reservation(request.nodes, request.layout.node.cores, request.scheduler.rack_nodes)
-    made.add("expert mode: the resource string follows, and -nnodes is not allowed", "-csm", "y")
-    made.add(
+    directives.add("expert mode: the resource string follows, and -nnodes is not allowed", "-csm", "y")
+    directives.add(
         f"{count} slots: {counted(request.nodes, 'node')} with all cores, and one slot on the launch node",
         "-n",
         str(count),
     )
-    made.add(f"a launch node, and compute nodes from at most {counted(heads.racks(request), 'rack')}", "-R", string)
-    _flags(made, request)
+    directives.add(
+        f"a launch node, and compute nodes from at most {counted(heads.racks(request), 'rack')}", "-R", string
+    )
+    _flags(directives, request)
 
 
-def _flags(made: heads.Directives, request: BatchRequest) -> None:
+def _flags(directives: heads.Directives, request: BatchRequest) -> None:
     flags = list(request.scheduler.alloc_flags)
     if request.node_local_disk and not any(flag.lower() == "nvme" for flag in flags):
         flags.append("nvme")
-    made.add_given(flags, "node settings; LSF accepts only one such line", "-alloc_flags", " ".join(flags))
+    directives.add_given(flags, "node settings; LSF accepts only one such line", "-alloc_flags", " ".join(flags))
 
 
-def _plain(made: heads.Directives, request: BatchRequest) -> None:
+def _plain(directives: heads.Directives, request: BatchRequest) -> None:
     layout, options = request.layout, request.options
     per_node = heads.cores(request)
-    made.add(
+    directives.add(
         f"{counted(per_node, 'slot')} per node, one per core, on {counted(request.nodes, 'node')}",
         "-n",
         str(per_node * request.nodes),
@@ -241,45 +243,45 @@ def _plain(made: heads.Directives, request: BatchRequest) -> None:
     if heads.racks(request):
         parts.append(f"cu[type=rack:maxcus={heads.racks(request)}]")
         says.append(f"nodes from at most {counted(heads.racks(request), 'rack')}")
-    made.add("; ".join(says), "-R", " ".join(parts))
+    directives.add("; ".join(says), "-R", " ".join(parts))
     if heads.gpus(request):
         shared = "exclusive_process" if layout.gpu_visibility == "own" else "shared"
         kind = f":gmodel={request.scheduler.gres_type}" if request.scheduler.gres_type else ""
-        made.add(
+        directives.add(
             f"{counted(heads.gpus(request), 'GPU')} per node, exclusive to this job",
             "-gpu", f"num={heads.gpus(request)}:mode={shared}:j_exclusive=yes{kind}",
         )  # fmt: skip
-    made.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "-x")
+    directives.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "-x")
 
 
 def _selection(request: BatchRequest) -> str:
     """All conditions as a select string of the resource requirement, in which ``&&`` precedes ``||``."""
     every = heads.features(request)
-    return " && ".join(f"({each})" if len(every) > 1 and "||" in each else each for each in every)
+    return " && ".join(f"({part})" if len(every) > 1 and "||" in part else part for part in every)
 
 
-def _life(made: heads.Directives, request: BatchRequest) -> None:
+def _life(directives: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     if heads.output(request):
-        made.add("output file of the script; appends to an existing file", "-o", heads.output(request, "%I"))
-        made.add("stderr goes to the same file", "-e", heads.output(request, "%I"))
+        directives.add("output file of the script; appends to an existing file", "-o", heads.output(request, "%I"))
+        directives.add("stderr goes to the same file", "-e", heads.output(request, "%I"))
     if options.requeue:
-        made.add("restarts after a node failure or a preemption", "-r")
+        directives.add("restarts after a node failure or a preemption", "-r")
     elif not request.scheduler.csm:
-        made.add("never restarts", "-rn")
+        directives.add("never restarts", "-rn")
     if options.signal_s:
         ahead = -(-options.signal_s // 60)
         if ahead * 60 != options.signal_s:
-            made.note(
+            directives.note(
                 "signal-in-minutes",
                 f"the signal is sent {ahead} min before the end, not {options.signal_s} s",
                 "LSF rounds this time to minutes",
             )
-        made.add("signal sent before the end; the script forwards it to the ranks", "-wa", "USR1")
-        made.add(f"sent {ahead} min before the end", "-wt", str(ahead))
-    made.add_given("begin" in options.mail_events, "mail at the start of the job", "-B")
-    made.add_given({"end", "fail"} & set(options.mail_events), "mail at the end of the job", "-N")
-    made.add_given(options.mail, "mail recipient", "-u", options.mail)
+        directives.add("signal sent before the end; the script forwards it to the ranks", "-wa", "USR1")
+        directives.add(f"sent {ahead} min before the end", "-wt", str(ahead))
+    directives.add_given("begin" in options.mail_events, "mail at the start of the job", "-B")
+    directives.add_given({"end", "fail"} & set(options.mail_events), "mail at the end of the job", "-N")
+    directives.add_given(options.mail, "mail recipient", "-u", options.mail)
 
 
 def _row(row: Sequence[str]) -> JobState:

@@ -57,12 +57,12 @@ class Pbs(Batch):
 
     def head(self, request: BatchRequest) -> BatchHead:
         """The directives. Raises InputError for a quality of service, a signal, and racks without a resource."""
-        made = heads.Directives()
-        _about(made, request)
-        _nodes(made, request)
-        _life(made, request)
-        made.own(request)
-        return made.head("#PBS")
+        directives = heads.Directives()
+        _about(directives, request)
+        _nodes(directives, request)
+        _life(directives, request)
+        directives.own(request)
+        return directives.head("#PBS")
 
     def task_id(self, job: str, index: str) -> str:
         """The ID of one task of an array."""
@@ -90,33 +90,35 @@ class Pbs(Batch):
         jobs = _jobs(result)
         if not jobs and not re.search(r"unknown job id", result.output, re.IGNORECASE):
             raise CommandError(f"cannot read the states of the tasks of job {job} from PBS", result)
-        found = {}
+        states = {}
         for name, attributes in jobs.items():
             if index := re.match(r"\d+\[(\d+)\]", name):
-                found[index[1]] = _state(attributes)
-        return found
+                states[index[1]] = _state(attributes)
+        return states
 
 
-def _about(made: heads.Directives, request: BatchRequest) -> None:
+def _about(directives: heads.Directives, request: BatchRequest) -> None:
     options = request.options
     whole = heads.name(request)
     short = re.sub(r"\s+", "_", whole)[:NAME_LENGTH]
     if short != whole:
-        made.note("name-shortened", f"the job name is shortened to {short}", "PBS allows 15 characters and no spaces")
-    made.add("job name", "-N", short)
-    made.add_given(options.account, "project to charge", "-A", options.account)
-    made.add_given(heads.queue(request), "queue of the nodes", "-q", heads.queue(request))
+        directives.note(
+            "name-shortened", f"the job name is shortened to {short}", "PBS allows 15 characters and no spaces"
+        )
+    directives.add("job name", "-N", short)
+    directives.add_given(options.account, "project to charge", "-A", options.account)
+    directives.add_given(heads.queue(request), "queue of the nodes", "-q", heads.queue(request))
     if options.qos:
         raise heads.unsupported("PBS", "quality of service", "use a queue")
     if options.reservation:
         raise heads.unsupported(
             "PBS", "option for a reservation", "use the queue of the reservation: -q R123 (see pbs_rstat)"
         )
-    made.add_given(options.dependency, "starts after other jobs", "-W", f"depend={options.dependency}")
-    made.add_given(options.time_min, "wall time limit", "-l", f"walltime={heads.clock(request)}")
+    directives.add_given(options.dependency, "starts after other jobs", "-W", f"depend={options.dependency}")
+    directives.add_given(options.time_min, "wall time limit", "-l", f"walltime={heads.clock(request)}")
 
 
-def _nodes(made: heads.Directives, request: BatchRequest) -> None:
+def _nodes(directives: heads.Directives, request: BatchRequest) -> None:
     """Add one chunk per node: cores, MPI processes (lines in the node file), GPUs, memory, and the placement."""
     layout, options = request.layout, request.options
     ncpus = heads.cores(request) * layout.smt
@@ -135,7 +137,7 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
         own = heads.constraint(request, ":")
         chunk.append(own if all("=" in part for part in own.split(":")) else _no_feature(request))
         says.append("only nodes with this resource")
-    made.add(", ".join(says), "-l", f"select={':'.join(chunk)}")
+    directives.add(", ".join(says), "-l", f"select={':'.join(chunk)}")
     # how chunks are placed is a second directive
     place, why = ["scatter"], ["each chunk on a separate node"]
     if heads.exclusive(request):
@@ -144,7 +146,7 @@ def _nodes(made: heads.Directives, request: BatchRequest) -> None:
     if options.pack == "racks":
         place.append(f"group={_rack_group(request)}")
         why.append("nodes with the same value of this resource, so close in the network")
-    made.add("; ".join(why), "-l", f"place={':'.join(place)}")
+    directives.add("; ".join(why), "-l", f"place={':'.join(place)}")
 
 
 def _no_feature(request: BatchRequest) -> str:
@@ -164,17 +166,19 @@ def _rack_group(request: BatchRequest) -> str:
     return request.scheduler.rack_group
 
 
-def _life(made: heads.Directives, request: BatchRequest) -> None:
+def _life(directives: heads.Directives, request: BatchRequest) -> None:
     options = request.options
-    made.add_given(heads.output(request), "output file of the script", "-o", heads.output(request, "^array_index^"))
-    made.add("stderr goes to the same file", "-j", "oe")
+    directives.add_given(
+        heads.output(request), "output file of the script", "-o", heads.output(request, "^array_index^")
+    )
+    directives.add("stderr goes to the same file", "-j", "oe")
     if options.array:
         if "%" in options.array or "," in options.array:
             raise InputError(
                 f"PBS does not support the array {options.array}", hint="use one range, e.g. 0-9 or 0-8:2, without %"
             )
-        made.add("one job per array index", "-J", options.array)
-    made.add(
+        directives.add("one job per array index", "-J", options.array)
+    directives.add(
         "restarts after a node failure or a preemption" if options.requeue else "never restarts",
         "-r", "y" if options.requeue else "n",
     )  # fmt: skip
@@ -182,10 +186,10 @@ def _life(made: heads.Directives, request: BatchRequest) -> None:
         raise heads.unsupported(
             "PBS", "signal before the end of a job", "omit the signal; PBS sends SIGTERM at the end of a job"
         )
-    made.add_given(
+    directives.add_given(
         options.mail_events, "events that send mail", "-m", "".join(_MAIL[event] for event in options.mail_events)
     )
-    made.add_given(options.mail, "mail recipient", "-M", options.mail)
+    directives.add_given(options.mail, "mail recipient", "-M", options.mail)
 
 
 def _jobs(result: Result) -> dict[str, dict[str, Any]]:

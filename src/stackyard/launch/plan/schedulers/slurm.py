@@ -69,14 +69,14 @@ class Slurm(Batch):
         restarts a job after a preemption or a node failure (``--requeue``), not after a timeout: then the hub runs
         `requeue_argv` when it receives the signal.
         """
-        made = heads.Directives()
-        _about(made, request)
-        _nodes(made, request)
-        _gpus(made, request)
-        _racks(made, request)
-        _life(made, request)
-        made.own(request)
-        return made.head("#SBATCH")
+        directives = heads.Directives()
+        _about(directives, request)
+        _nodes(directives, request)
+        _gpus(directives, request)
+        _racks(directives, request)
+        _life(directives, request)
+        directives.own(request)
+        return directives.head("#SBATCH")
 
     def quoted(self, word: str) -> str:
         """A word quoted for sbatch, which removes backslashes in quotes and starts a comment at any #."""
@@ -109,11 +109,13 @@ class Slurm(Batch):
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables of a job; for a heterogeneous job the first component's, which salloc sets with a suffix."""
-        found = dict(environ)
+        variables = dict(environ)
         if "SLURM_JOB_NODELIST" not in environ:
             for suffix in ("_PACK_GROUP_0", "_HET_GROUP_0"):  # the first is of Slurm before 20.02
-                found |= {name.removesuffix(suffix): text for name, text in environ.items() if name.endswith(suffix)}
-        return found
+                variables |= {
+                    name.removesuffix(suffix): text for name, text in environ.items() if name.endswith(suffix)
+                }
+        return variables
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """The allocation from SLURM_JOB_ID and SLURM_JOB_NODELIST, expanded without scontrol."""
@@ -124,48 +126,48 @@ class Slurm(Batch):
         return Allocation("slurm", job, expand(nodes))
 
 
-def _about(made: heads.Directives, request: BatchRequest) -> None:
+def _about(directives: heads.Directives, request: BatchRequest) -> None:
     options = request.options
-    made.add("job name", f"--job-name={heads.name(request)}")
-    made.add_given(options.account, "project to charge", f"--account={options.account}")
-    made.add_given(heads.queue(request), "partition of the nodes", f"--partition={heads.queue(request)}")
-    made.add_given(options.qos, "quality of service", f"--qos={options.qos}")
-    made.add_given(
+    directives.add("job name", f"--job-name={heads.name(request)}")
+    directives.add_given(options.account, "project to charge", f"--account={options.account}")
+    directives.add_given(heads.queue(request), "partition of the nodes", f"--partition={heads.queue(request)}")
+    directives.add_given(options.qos, "quality of service", f"--qos={options.qos}")
+    directives.add_given(
         heads.constraint(request), "only nodes with this feature", f"--constraint={heads.constraint(request)}"
     )
-    made.add_given(options.reservation, "reservation", f"--reservation={options.reservation}")
-    made.add_given(options.dependency, "starts after other jobs", f"--dependency={options.dependency}")
-    made.add_given(options.time_min, "wall time limit (hours:minutes:seconds)", f"--time={heads.clock(request)}")
+    directives.add_given(options.reservation, "reservation", f"--reservation={options.reservation}")
+    directives.add_given(options.dependency, "starts after other jobs", f"--dependency={options.dependency}")
+    directives.add_given(options.time_min, "wall time limit (hours:minutes:seconds)", f"--time={heads.clock(request)}")
 
 
-def _nodes(made: heads.Directives, request: BatchRequest) -> None:
+def _nodes(directives: heads.Directives, request: BatchRequest) -> None:
     layout = request.layout
     is_range = _is_range(request)
     least = f"{request.least_nodes}-" if is_range else ""
-    made.add("number of nodes", f"--nodes={least}{request.nodes}")
-    made.add_given(
+    directives.add("number of nodes", f"--nodes={least}{request.nodes}")
+    directives.add_given(
         request.restarts, "the job goes on when a node is lost: the program starts again on the others", "--no-kill"
     )
     per_rank = layout.cores_per_rank * layout.smt
     cores = counted(layout.cores_per_rank, "core")
     says = cores if layout.smt == 1 else f"{per_rank} hardware threads ({cores} x {layout.smt})"
     if is_range:
-        made.add(
+        directives.add(
             f"{says} for each of {counted(layout.ranks_per_node, 'rank')} per node; with a number of tasks, Slurm "
             "grants the smallest number of nodes",
             f"--cpus-per-task={per_rank * layout.ranks_per_node}",
         )
     else:
-        made.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
-        made.add(f"{says} per rank", f"--cpus-per-task={per_rank}")
+        directives.add("ranks per node", f"--ntasks-per-node={layout.ranks_per_node}")
+        directives.add(f"{says} per rank", f"--cpus-per-task={per_rank}")
     if layout.node.smt > 1:
-        made.add(
+        directives.add(
             f"uses {layout.smt} of {layout.node.smt} hardware threads per core; --cpus-per-task counts these",
             f"--threads-per-core={layout.smt}",
         )
-    made.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "--exclusive")
-    _memory(made, request)
-    made.add_given(
+    directives.add_given(heads.exclusive(request), "exclusive nodes, not shared with other jobs", "--exclusive")
+    _memory(directives, request)
+    directives.add_given(
         request.scheduler.core_spec >= 0,
         "cores of each node reserved for the system",
         f"--core-spec={request.scheduler.core_spec}",
@@ -181,18 +183,18 @@ def _is_range(request: BatchRequest) -> bool:
     return 0 < request.least_nodes < request.nodes
 
 
-def _memory(made: heads.Directives, request: BatchRequest) -> None:
+def _memory(directives: heads.Directives, request: BatchRequest) -> None:
     """Add the memory per node, unless you request it by an option: sbatch rejects --mem together with --mem-per-cpu."""
     if _MEMORY & heads.own_options(request) and not request.options.memory_gib:
         return
     mebibytes, why = heads.memory(request)
     if mebibytes:
-        made.add(why.replace(" of memory", " of memory per node", 1), f"--mem={mebibytes}M")
+        directives.add(why.replace(" of memory", " of memory per node", 1), f"--mem={mebibytes}M")
     elif heads.exclusive(request):
-        made.add("all memory of each node", "--mem=0")
+        directives.add("all memory of each node", "--mem=0")
 
 
-def _gpus(made: heads.Directives, request: BatchRequest) -> None:
+def _gpus(directives: heads.Directives, request: BatchRequest) -> None:
     scheduler, count = request.scheduler, heads.gpus(request)
     how = scheduler.gpu_request
     if not count or how == "none":
@@ -201,7 +203,7 @@ def _gpus(made: heads.Directives, request: BatchRequest) -> None:
     if how == "gpus-per-task" and _is_range(request):
         how = "gpus-per-node"  # it has one task per node
     if how == "gpus-per-task" and scheduler.linear:
-        made.note(
+        directives.note(
             "gpus-per-node-instead",
             "GPUs are requested per node, not per rank",
             "select/linear allocates whole nodes and rejects GPUs per task since Slurm 24.11",
@@ -209,15 +211,15 @@ def _gpus(made: heads.Directives, request: BatchRequest) -> None:
         )
         how = "gpus-per-node"
     if how == "gpus-per-task":
-        each = request.layout.gpus_per_rank
-        made.add(f"{counted(each, 'GPU')} per rank", f"--gpus-per-task={kind}{each}")
+        per_rank = request.layout.gpus_per_rank
+        directives.add(f"{counted(per_rank, 'GPU')} per rank", f"--gpus-per-task={kind}{per_rank}")
     elif how == "gres":
-        made.add(f"{counted(count, 'GPU')} per node", f"--gres=gpu:{kind}{count}")
+        directives.add(f"{counted(count, 'GPU')} per node", f"--gres=gpu:{kind}{count}")
     else:
-        made.add(f"{counted(count, 'GPU')} per node", f"--gpus-per-node={kind}{count}")
+        directives.add(f"{counted(count, 'GPU')} per node", f"--gpus-per-node={kind}{count}")
 
 
-def _racks(made: heads.Directives, request: BatchRequest) -> None:
+def _racks(directives: heads.Directives, request: BatchRequest) -> None:
     count, scheduler = heads.racks(request), request.scheduler
     if not count:
         return
@@ -225,7 +227,7 @@ def _racks(made: heads.Directives, request: BatchRequest) -> None:
         wait = f"@{scheduler.rack_wait_min}" if scheduler.rack_wait_min else ""
         patience = f"; waits up to {scheduler.rack_wait_min} min for this" if wait else ""
         switches = f"{count} leaf switch{'es' if count > 1 else ''}"
-        made.add(
+        directives.add(
             f"nodes under at most {switches} of {scheduler.rack_nodes} nodes{patience}",
             f"--switches={count}{wait}",
         )
@@ -236,30 +238,30 @@ def _racks(made: heads.Directives, request: BatchRequest) -> None:
                 f"cannot split {request.nodes} nodes into segments of {size} nodes (--segment)",
                 hint=f"request a multiple of {size} nodes",
             )
-        made.add(f"nodes in groups of {size} within one block of the network", f"--segment={size}")
+        directives.add(f"nodes in groups of {size} within one block of the network", f"--segment={size}")
     elif scheduler.rack == "exclusive-topo":
-        made.add("whole blocks of the network, not shared with other jobs", "--exclusive=topo")
+        directives.add("whole blocks of the network, not shared with other jobs", "--exclusive=topo")
     else:
         raise heads.unsupported(
             "Slurm", "place=group", "set scheduler.rack to switches, segment or exclusive-topo in site.yaml"
         )
 
 
-def _life(made: heads.Directives, request: BatchRequest) -> None:
+def _life(directives: heads.Directives, request: BatchRequest) -> None:
     options = request.options
-    made.add_given(heads.output(request), "output file of the script", f"--output={heads.output(request, '%a')}")
-    made.add_given(options.array, "one job per array index", f"--array={options.array}")
+    directives.add_given(heads.output(request), "output file of the script", f"--output={heads.output(request, '%a')}")
+    directives.add_given(options.array, "one job per array index", f"--array={options.array}")
     if options.requeue:
-        made.add("restarts after a preemption or a node failure", "--requeue")
-        made.add("appends, so that a restart keeps the output of the first run", "--open-mode=append")
+        directives.add("restarts after a preemption or a node failure", "--requeue")
+        directives.add("appends, so that a restart keeps the output of the first run", "--open-mode=append")
     else:
-        made.add("never restarts", "--no-requeue")
+        directives.add("never restarts", "--no-requeue")
     if options.signal_s:
-        made.add(
+        directives.add(
             f"sends SIGUSR1 to the script {options.signal_s} s before the end; the script forwards it to the ranks",
             f"--signal=B:USR1@{options.signal_s}",
         )
     if options.mail_events:
         events = ",".join(_MAIL[event] for event in options.mail_events)
-        made.add("events that send mail", f"--mail-type={events}")
-    made.add_given(options.mail, "mail recipient", f"--mail-user={options.mail}")
+        directives.add("events that send mail", f"--mail-type={events}")
+    directives.add_given(options.mail, "mail recipient", f"--mail-user={options.mail}")

@@ -34,18 +34,18 @@ def of_allocation(
         gpus: whether the job uses GPUs; the controller is queried for them only then.
     """
     cpus = min(counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "")) or [0])
-    given = _gpus_given(environ)
-    if given is None and gpus:
+    count = _gpus_given(environ)
+    if count is None and gpus:
         job = _fields(_line(("scontrol", "-o", "-d", "show", "job", allocation.job)))
-        given = _gpu_count(job.get("GRES", "")) if job else None
+        count = _gpu_count(job.get("GRES", "")) if job else None
     if described:
-        return Offer(None, cpus, given)
+        return Offer(None, cpus, count)
     if here in {host.partition(".")[0] for host in allocation.hosts}:
         own = this_node()
         if own.cores * own.smt == int(environ.get("SLURM_CPUS_ON_NODE", "0")) == cpus:
-            return Offer(own, cpus, given)
+            return Offer(own, cpus, count)
     facts = _fields(_line(("scontrol", "-o", "show", "node", allocation.hosts[0])))
-    return Offer(_node(facts, "this allocation", cpus, given or 0), cpus, given)
+    return Offer(_node(facts, "this allocation", cpus, count or 0), cpus, count)
 
 
 def of_partition(queue: str) -> Offer | None:
@@ -73,10 +73,10 @@ def of_partition(queue: str) -> Offer | None:
 
 def counts(text: str) -> list[int]:
     """``32(x4),16`` as 32, 32, 32, 32, 16: Slurm's notation for a number per node."""
-    found: list[int] = []
+    numbers: list[int] = []
     for number, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
-        found += [int(number)] * int(times or 1)
-    return found
+        numbers += [int(number)] * int(times or 1)
+    return numbers
 
 
 def need(layout: Layout, offer: Offer, *, oversubscribe: bool) -> None:
@@ -85,13 +85,13 @@ def need(layout: Layout, offer: Offer, *, oversubscribe: bool) -> None:
     srun would only report "More processors requested than permitted", and only after the job has started.
     """
     threads = layout.ranks_per_node * layout.cores_per_rank * layout.smt
-    ranks, each = counted(layout.ranks_per_node, "rank"), layout.cores_per_rank * layout.smt
+    ranks, cores = counted(layout.ranks_per_node, "rank"), layout.cores_per_rank * layout.smt
     if offer.cpus and threads > offer.cpus and not oversubscribe:
         raise InputError(
-            f"{ranks} with {counted(each, 'CPU')} each need {threads} CPUs per node, but this allocation has "
+            f"{ranks} with {counted(cores, 'CPU')} each need {threads} CPUs per node, but this allocation has "
             f"{offer.cpus}",
             hint=f"salloc -N {layout.nodes} --exclusive, or salloc -N {layout.nodes} "
-            f"--ntasks-per-node={layout.ranks_per_node} --cpus-per-task={each}",
+            f"--ntasks-per-node={layout.ranks_per_node} --cpus-per-task={cores}",
         )
     gpus = len({gpu for slot in layout.slots for gpu in slot.gpus})
     if offer.gpus is not None and gpus > offer.gpus:
@@ -154,12 +154,12 @@ def last_number(text: str) -> int:
 def _gpu_count(gres: str) -> int:
     """``gpu:h100:4(S:0-1),gpu:a100:2(IDX:0-1)`` as 6; 0 without a GPU."""
     plain = re.sub(r"\([^)]*\)", "", gres)
-    return sum(int(found) for found in re.findall(r"(?:^|,)gpu(?::[^:,]+)?:(\d+)", plain))
+    return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[^:,]+)?:(\d+)", plain))
 
 
 def _gpu_type(gres: str) -> str:
-    found = re.search(r"(?:^|,)gpu:([^:,(]*[a-zA-Z][^:,(]*):\d", gres)
-    return found[1].lower() if found else ""
+    match = re.search(r"(?:^|,)gpu:([^:,(]*[a-zA-Z][^:,(]*):\d", gres)
+    return match[1].lower() if match else ""
 
 
 def _line(argv: tuple[str, ...]) -> str:
@@ -173,7 +173,7 @@ def _line(argv: tuple[str, ...]) -> str:
 
 def _fields(line: str) -> dict[str, str]:
     """``Name=value`` words; the first value of each name."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in re.findall(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=(\S*)", line):
-        found.setdefault(name, value)
-    return found
+        fields.setdefault(name, value)
+    return fields

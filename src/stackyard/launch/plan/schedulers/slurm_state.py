@@ -68,13 +68,13 @@ def ask_tasks(job: str) -> dict[str, JobState]:
         if "Invalid job id" in result.output:
             return {}
         raise CommandError(f"cannot read the state of job {job} from Slurm", result)
-    found: dict[str, JobState] = {}
+    states: dict[str, JobState] = {}
     for line in result.stdout.splitlines():
         span = re.search(r" ArrayTaskId=(\S+)", line)
         for first, last, step in re.findall(r"(\d+)(?:-(\d+)(?::(\d+))?)?", span[1].partition("%")[0] if span else ""):
             for index in range(int(first), int(last or first) + 1, int(step or 1)):
-                found[str(index)] = _controller(line)
-    return found
+                states[str(index)] = _controller(line)
+    return states
 
 
 def is_preempted(job: str) -> bool:

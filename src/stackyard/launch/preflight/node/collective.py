@@ -130,8 +130,8 @@ def _calibrated(task: Task, prepare: Callable[[int], Callable[[], None]], slowes
     if task.device >= 0:
         return GPU_BYTES
     one = slowest(_timed(prepare(FIRST_BYTES), 2))
-    wanted = FIRST_BYTES * max(1, int(task.seconds / 10 / max(one, 1e-6)))
-    return min(wanted, MOST_CPU_BYTES)
+    size = FIRST_BYTES * max(1, int(task.seconds / 10 / max(one, 1e-6)))
+    return min(size, MOST_CPU_BYTES)
 
 
 def _timed(reduce: Callable[[], None], times: int) -> float:

@@ -41,13 +41,13 @@ def compare(facts: Mapping[str, Mapping[str, Any]], clock_limit_s: float = CLOCK
         clock_limit_s: the largest tolerated offset from the median. Half a second is far above the error of a
             measurement over a network, and below what breaks timeouts, tickets and the order of logs.
     """
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for what in (*MUST, *SHOULD):
-        found.extend(_odd(what, {host: _value(fact.get(what)) for host, fact in facts.items()}, what in MUST))
-    found.extend(_clocks({host: float(fact.get("clock_s", 0.0)) for host, fact in facts.items()}, clock_limit_s))
+        differences.extend(_odd(what, {host: _value(fact.get(what)) for host, fact in facts.items()}, what in MUST))
+    differences.extend(_clocks({host: float(fact.get("clock_s", 0.0)) for host, fact in facts.items()}, clock_limit_s))
     for host, fact in facts.items():
-        found.extend(Difference(host, "gpu_errors", text, "", True, True) for text in fact.get("gpu_errors", ()))
-    return found
+        differences.extend(Difference(host, "gpu_errors", text, "", True, True) for text in fact.get("gpu_errors", ()))
+    return differences
 
 
 def _value(value: Any) -> Any:

@@ -26,8 +26,8 @@ STRANGERS = 64
 class RankConnection(Connection):
     """The coordinator's end of a rank's connection. `address` is the address of the rank's node."""
 
-    def __init__(self, made: socket.socket, address: str, secret: str) -> None:
-        super().__init__(made)
+    def __init__(self, stream: socket.socket, address: str, secret: str) -> None:
+        super().__init__(stream)
         self.address = address
         self.demand(Host(secret))
         self.hello: dict[str, Any] = {}
@@ -118,9 +118,9 @@ class Connections:
                 connection.flush()
 
     def _accept(self, listening: Any) -> None:
-        for made, address in accept(listening):
-            connection = RankConnection(made, address, self.secret)
-            self.selector.register(made, selectors.EVENT_READ, connection)
+        for stream, address in accept(listening):
+            connection = RankConnection(stream, address, self.secret)
+            self.selector.register(stream, selectors.EVENT_READ, connection)
             self._unproved[connection] = None
             if len(self._unproved) > self.most:
                 self._close(next(iter(self._unproved)))
@@ -160,8 +160,8 @@ class Connections:
 class Answers:
     """The answers: results and errors by rank, and the progress of each rank."""
 
-    def __init__(self, asked: Iterable[int]) -> None:
-        self.waiting: set[int] = set(asked)
+    def __init__(self, ranks: Iterable[int]) -> None:
+        self.waiting: set[int] = set(ranks)
         self.results: dict[int, dict[str, Any]] = {}
         self.errors: dict[int, str] = {}
         self.at: dict[int, str] = {}

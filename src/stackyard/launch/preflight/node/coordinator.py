@@ -122,9 +122,9 @@ class Coordinator:
                 self.facts[host] = {**answers.results[ranks[0]], "clock_s": self._clock(ranks[0])}
         if stage["silent"] or stage["errors"]:
             raise Stop("not every node reported its facts")
-        found = compare.compare(self.facts, float(self.spec.get("clock_limit_s", compare.CLOCK_LIMIT_S)))
-        self.result["differences"] = [difference._asdict() for difference in found]
-        hard = [difference for difference in found if difference.hard]
+        differences = compare.compare(self.facts, float(self.spec.get("clock_limit_s", compare.CLOCK_LIMIT_S)))
+        self.result["differences"] = [difference._asdict() for difference in differences]
+        hard = [difference for difference in differences if difference.hard]
         if hard:
             more = f"; and {len(hard) - 1} more differences" if len(hard) > 1 else ""
             raise Stop(f"{hard[0]}{more}")
@@ -135,7 +135,7 @@ class Coordinator:
         self.libraries = answers.results
         if stage["silent"] or stage["errors"]:
             raise Stop("not every rank could load the libraries")
-        without = [rank for rank, found in self.libraries.items() if not found["torch"]]
+        without = [rank for rank, row in self.libraries.items() if not row["torch"]]
         if without and len(without) < self.size:
             hosts = self._hosts_of(without)
             stage["errors"] = [
@@ -153,7 +153,7 @@ class Coordinator:
 
     def gpus(self, stage: dict[str, Any]) -> None:
         """Check that every rank has its own GPU, and measure each."""
-        seen = {rank: int(found.get("gpus", 0)) for rank, found in self.libraries.items()}
+        seen = {rank: int(row.get("gpus", 0)) for rank, row in self.libraries.items()}
         driver = any(fact["gpus"] for fact in self.facts.values())
         if not any(seen.values()):
             assigned = next((fact["assigned"] for fact in self.facts.values() if fact["assigned"]), "")
@@ -206,7 +206,7 @@ class Coordinator:
 
     def mpi(self, stage: dict[str, Any]) -> None:
         """Run an all-reduce on all ranks over MPI, as connected by the launcher."""
-        without = [rank for rank, found in self.libraries.items() if not found["mpi4py"]]
+        without = [rank for rank, row in self.libraries.items() if not row["mpi4py"]]
         if without or not self.libraries:
             where = "this environment" if len(without) == len(self.libraries) else ", ".join(self._hosts_of(without))
             return _skip(stage, f"mpi4py not found in {where}")
@@ -214,7 +214,7 @@ class Coordinator:
 
     def tcp(self, stage: dict[str, Any]) -> None:
         """Measure plain TCP streams between neighbouring nodes, in both directions; only without torch."""
-        if any(found.get("torch") for found in self.libraries.values()):
+        if any(library.get("torch") for library in self.libraries.values()):
             return _skip(stage, "covered by Gloo")
         if len(self.nodes) < 2:
             return _skip(stage, "one node")
@@ -232,18 +232,18 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------------ parts of stages
 
     def _torch(self, stage: dict[str, Any]) -> bool:
-        why = next((str(found["why"]) for found in self.libraries.values() if not found.get("torch")), "")
+        why = next((str(library["why"]) for library in self.libraries.values() if not library.get("torch")), "")
         if why or not self.libraries:
             _skip(stage, f"torch not found in this environment ({why or 'not checked'})")
             return False
-        if not all(found["gloo"] for found in self.libraries.values()):
+        if not all(library["gloo"] for library in self.libraries.values()):
             _skip(stage, "torch was built without Gloo")
             return False
         return True
 
     def _backend(self) -> tuple[str, bool]:
         """nccl if every rank sees a GPU (on AMD it is RCCL), else gloo."""
-        gpu = all(found["gpus"] and found["nccl"] for found in self.libraries.values())
+        gpu = all(library["gpus"] and library["nccl"] for library in self.libraries.values())
         return ("nccl", True) if gpu else ("gloo", False)
 
     def _reduce(
@@ -294,15 +294,15 @@ class Coordinator:
         answers = self.ranks.ask(commands, limit_s)
         self._note(stage, answers, [list(pair) for pair in pairs])
         sent = {(a, b): answers.results[a] for a, b in pairs if a in answers.results and b in answers.results}
-        return {pair: found["bytes"] / found["seconds"] / 1e9 for pair, found in sent.items()}
+        return {pair: row["bytes"] / row["seconds"] / 1e9 for pair, row in sent.items()}
 
     def _speeds(self, stage: dict[str, Any], command: dict[str, Any], ranks: Sequence[int]) -> None:
         answers = self._ask(stage, ranks, command)
         for host, mine in self.nodes:
             measured: dict[tuple[str, str], float] = {}
-            for found in (m for rank in mine for m in answers.results.get(rank, {}).get("measured", ())):
-                key = (found["name"], found["unit"])
-                measured[key] = min(measured.get(key, float("inf")), found["value"])
+            for row in (m for rank in mine for m in answers.results.get(rank, {}).get("measured", ())):
+                key = (row["name"], row["unit"])
+                measured[key] = min(measured.get(key, float("inf")), row["value"])
             for (name, unit), value in measured.items():
                 stage["measurements"].append({"name": name, "value": value, "unit": unit, "hosts": [host]})
 

@@ -55,17 +55,17 @@ def cpu_model(root: Path) -> str:
 
 def clock_ghz(root: Path = Path("/")) -> float:
     """The fastest core's present clock in GHz; 0 if the kernel does not report it."""
-    found = re.findall(r"^(?:cpu MHz|clock)\s*:\s*([0-9.]+)", _read(root / "proc/cpuinfo"), re.M)
-    return max((float(mhz) / 1000 for mhz in found), default=0.0)
+    clocks = re.findall(r"^(?:cpu MHz|clock)\s*:\s*([0-9.]+)", _read(root / "proc/cpuinfo"), re.M)
+    return max((float(mhz) / 1000 for mhz in clocks), default=0.0)
 
 
 def nvidia(root: Path) -> list[dict[str, Any]]:
     """The node's NVIDIA GPUs from nvidia-smi, else from the kernel module's files in /proc."""
     program = shutil.which("nvidia-smi")
     if program:
-        found = _nvidia_smi(program)
-        if found:
-            return found
+        gpus = _nvidia_smi(program)
+        if gpus:
+            return gpus
     version = re.search(r"Kernel Module[^\d]*([\d.]+)", _read(root / "proc/driver/nvidia/version"))
     driver = version.group(1) if version else ""
     listed = sorted(root.glob("proc/driver/nvidia/gpus/*/information"))
@@ -110,11 +110,11 @@ def cpu_speed(torch: Any, seconds: float) -> list[dict[str, Any]]:
     """
     began, own = time.perf_counter(), time.thread_time()
     if torch is None:
-        found = {"name": "cpu", "value": _best(_loop, seconds, time.thread_time) * LOOP / 1e6, "unit": "Mop/s"}
+        speed = {"name": "cpu", "value": _best(_loop, seconds, time.thread_time) * LOOP / 1e6, "unit": "Mop/s"}
     else:
-        found = {"name": "cpu", "value": _products(torch, seconds), "unit": "GFLOP/s"}
+        speed = {"name": "cpu", "value": _products(torch, seconds), "unit": "GFLOP/s"}
     share = (time.thread_time() - own) / (time.perf_counter() - began)
-    return [found, {"name": "share", "value": min(1.0, share), "unit": "of 1"}]
+    return [speed, {"name": "share", "value": min(1.0, share), "unit": "of 1"}]
 
 
 def _products(torch: Any, seconds: float) -> float:
@@ -173,8 +173,8 @@ def _assigned_gpus() -> str:
 
 
 def _meminfo(root: Path) -> dict[str, int]:
-    found = re.findall(r"^(\w+):\s+(\d+)", _read(root / "proc/meminfo"), re.M)
-    return {name: int(value) for name, value in found}
+    sizes = re.findall(r"^(\w+):\s+(\d+)", _read(root / "proc/meminfo"), re.M)
+    return {name: int(value) for name, value in sizes}
 
 
 def _read(path: Path) -> str:

@@ -102,14 +102,14 @@ class Member:
 def _connect(who: Identity, limit_s: float, stop: Path) -> socket.socket:
     """Try to connect until rank 0 answers, the time is up, or the file `stop` appears."""
     target = f"{bracketed(who.address)}:{who.port}"
-    found = sockets.connect([target], time.monotonic() + limit_s, lambda: not stop.exists())
-    if found is None:
+    reply = sockets.connect([target], time.monotonic() + limit_s, lambda: not stop.exists())
+    if reply is None:
         why = "stopped" if stop.exists() else f"timed out after {limit_s:g} s connecting to rank 0 at {target}"
         raise SystemExit(f"preflight: {why}")
-    made, _ = found
-    made.setblocking(True)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return made
+    stream, _ = reply
+    stream.setblocking(True)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return stream
 
 
 def _facts(member: Member, command: dict[str, Any]) -> dict[str, Any]:
@@ -139,11 +139,11 @@ def _libraries(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 def _speed(member: Member, command: dict[str, Any]) -> dict[str, Any]:
     seconds = float(command["seconds"])
-    found = [*probe.cpu_speed(member.torch, seconds), probe.memory_speed(seconds)]
+    rows = [*probe.cpu_speed(member.torch, seconds), probe.memory_speed(seconds)]
     clock = probe.clock_ghz()
     if clock:
-        found.append({"name": "clock", "value": clock, "unit": "GHz"})
-    return {"measured": found}
+        rows.append({"name": "clock", "value": clock, "unit": "GHz"})
+    return {"measured": rows}
 
 
 def _gpu(member: Member, command: dict[str, Any]) -> dict[str, Any]:
@@ -174,10 +174,10 @@ def _port(member: Member, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def _allreduce(member: Member, command: dict[str, Any]) -> dict[str, Any]:
-    wanted = dict(command["task"])
-    if wanted.pop("gpu"):
-        wanted["device"] = device_of(member.torch.cuda.device_count(), member.who.local_rank, os.environ)
-    task = collective.Task(**wanted)
+    spec = dict(command["task"])
+    if spec.pop("gpu"):
+        spec["device"] = device_of(member.torch.cuda.device_count(), member.who.local_rank, os.environ)
+    task = collective.Task(**spec)
 
     def at(text: str) -> None:
         member.send({"at": text})

@@ -30,7 +30,11 @@ _SIZES = {
 
 def read_by_scheduler(case: Case) -> list[Directive]:
     """The directives that the script's scheduler reads."""
-    return [each for each in case.script.directives if each.kind == case.script.scheduler and each.state == "read"]
+    return [
+        directive
+        for directive in case.script.directives
+        if directive.kind == case.script.scheduler and directive.state == "read"
+    ]
 
 
 @rule(
@@ -44,7 +48,7 @@ def no_shebang(case: Case) -> Iterator[Hit]:
     """A Slurm script whose first line is not ``#!``."""
     text = case.script.text
     template = any(mark in text for mark in ("<%", "{{", "{%"))  # its engine generates the first line
-    late = any(each.state == "late" for each in case.script.directives) and "sbatch" not in case.script.code
+    late = any(directive.state == "late" for directive in case.script.directives) and "sbatch" not in case.script.code
     meant = read_by_scheduler(case) or late
     if case.script.scheduler == "slurm" and not text.startswith("#!") and meant and not template:
         yield Hit(1, "the first line does not start with #!: sbatch rejects the script", "#!/bin/bash")
@@ -73,12 +77,12 @@ def dos_line_ends(case: Case) -> Iterator[Hit]:
 def directive_late(case: Case) -> Iterator[Hit]:
     """A directive after the first command."""
     kind = case.script.scheduler
-    active = {option.name for each in read_by_scheduler(case) for option in each.options}
-    for each in case.script.directives:
-        if each.kind == kind and each.state == "late" and each.options and active:
+    active = {option.name for directive in read_by_scheduler(case) for option in directive.options}
+    for directive in case.script.directives:
+        if directive.kind == kind and directive.state == "late" and directive.options and active:
             yield Hit(
-                each.line,
-                f"{each.tag} after the first command is ignored: {each.text}",
+                directive.line,
+                f"{directive.tag} after the first command is ignored: {directive.text}",
                 "move it above the first command",
             )
 
@@ -92,22 +96,24 @@ def directive_late(case: Case) -> Iterator[Hit]:
 def directive_spaced(case: Case) -> Iterator[Hit]:
     """A directive with a space before or after ``#``, which makes it a comment; a note if that may be intended."""
     script = case.script
-    if not any(each.state == "read" for each in script.directives) or _SWITCHED_ON.search(script.text):
+    if not any(directive.state == "read" for directive in script.directives) or _SWITCHED_ON.search(script.text):
         return  # no-directive-read says so once
-    active = {option.name for each in script.directives if each.state == "read" for option in each.options}
-    off = sum(each.state == "disabled" for each in script.directives)
-    for each in script.directives:
-        if each.state != "spaced" or each.kind != script.scheduler or not each.options:
+    active = {
+        option.name for directive in script.directives if directive.state == "read" for option in directive.options
+    }
+    off = sum(directive.state == "disabled" for directive in script.directives)
+    for directive in script.directives:
+        if directive.state != "spaced" or directive.kind != script.scheduler or not directive.options:
             continue
-        names = {option.name for option in each.options}
-        if names & active or is_template(each.text) or is_prose(each):
+        names = {option.name for option in directive.options}
+        if names & active or is_template(directive.text) or is_prose(directive):
             continue
         pasted = script.text[:1] in " \t" and script.text.lstrip().startswith("#!")  # all of it is indented alike
         meant = bool(names & _SIZES) and not off and not pasted
-        remedy = f"{TAGS[each.kind]} {each.text}"
+        remedy = f"{TAGS[directive.kind]} {directive.text}"
         yield Hit(
-            each.line,
-            f"{NAMES[each.kind]} reads this line as a comment: spaces around #",
+            directive.line,
+            f"{NAMES[directive.kind]} reads this line as a comment: spaces around #",
             remedy,
             None if meant else "note",
         )
@@ -143,10 +149,10 @@ def directive_variable(case: Case) -> Iterator[Hit]:
     if case.script.scheduler != "slurm":
         yield from _unexpanded(case)
         return
-    for each in read_by_scheduler(case):
-        for option in each.options:
-            found = re.search(r"\$\{?\w+\}?|\$\(", option.value)
-            if found and option.name not in ("export", "wrap", "comment") and not _is_filled(option.value):
+    for directive in read_by_scheduler(case):
+        for option in directive.options:
+            match = re.search(r"\$\{?\w+\}?|\$\(", option.value)
+            if match and option.name not in ("export", "wrap", "comment") and not _is_filled(option.value):
                 known = {
                     "$SLURM_JOB_ID": "%j",
                     "$SLURM_JOBID": "%j",
@@ -161,7 +167,7 @@ def directive_variable(case: Case) -> Iterator[Hit]:
                 remedy = (
                     f"#SBATCH --{option.name}={value}" if "$" not in value else f"sbatch --{option.name}={value} ..."
                 )
-                yield Hit(each.line, f"sbatch does not expand {found.group()} in --{option.name}", remedy)
+                yield Hit(directive.line, f"sbatch does not expand {match.group()} in --{option.name}", remedy)
 
 
 _UNEXPANDED = {
@@ -173,13 +179,13 @@ _UNEXPANDED = {
 
 
 def _unexpanded(case: Case) -> Iterator[Hit]:
-    for each in read_by_scheduler(case):
-        for option in each.options:
-            found = re.search(r"\$\{?\w+\}?|\$\(", option.value)
-            if found and option.name in _UNEXPANDED.get(case.script.scheduler, ()) and not _is_filled(option.value):
+    for directive in read_by_scheduler(case):
+        for option in directive.options:
+            match = re.search(r"\$\{?\w+\}?|\$\(", option.value)
+            if match and option.name in _UNEXPANDED.get(case.script.scheduler, ()) and not _is_filled(option.value):
                 program = {"lsf": "bsub"}.get(case.script.scheduler, "qsub")
                 remedy = f"{program} -{option.name} ... when it is submitted" if option.name != "wd" else "#$ -cwd"
-                yield Hit(each.line, f"{program} does not expand {found.group()} in -{option.name}", remedy)
+                yield Hit(directive.line, f"{program} does not expand {match.group()} in -{option.name}", remedy)
 
 
 def _is_filled(value: str) -> bool:
@@ -204,23 +210,23 @@ def option_twice(case: Case) -> Iterator[Hit]:
         return
     many = {"", "l", "W", "v", "V"} if kind == "pbs" else _ADDING_UP
     seen: dict[str, tuple[str, int]] = {}
-    for each in read_by_scheduler(case):
-        for name, value in _single(kind, each.options):
+    for directive in read_by_scheduler(case):
+        for name, value in _single(kind, directive.options):
             before = seen.get(name)
             if before and before[0] != value and name not in many:
                 yield Hit(
-                    each.line,
+                    directive.line,
                     f"{name} is {before[0]!r} on line {before[1]}, and this line overrides it",
                     f"remove line {before[1]}",
                 )
-            seen[name] = (value, each.line)
+            seen[name] = (value, directive.line)
 
 
 def _single(kind: str, options: Sequence[Option]) -> Iterator[tuple[str, str]]:
     """The options and their values; of ``-l`` of PBS the resources of which the last counts."""
     for option in options:
         pieces = re.split(r",(?=[\w.]+=)", option.value) if kind == "pbs" and option.name == "l" else []
-        items = [each.partition("=") for each in pieces]
+        items = [piece.partition("=") for piece in pieces]
         yield from [(f"-l {name}", value) for name, _, value in items if name in ("select", "nodes", "walltime")]
         yield option.name, option.value
 
@@ -230,8 +236,8 @@ _SPOKEN = re.compile(r"(?:(\d+)\s*d(?:ays?)?)?\s*(?:(\d+)\s*h(?:(?:ou)?rs?)?)?\s
 
 def _meant(text: str) -> int:
     """The minutes of ``1d``, ``6h``, ``2h30m`` or ``90 min``; two hours, as an example, for what is not understood."""
-    found = _SPOKEN.fullmatch(text.strip())
-    days, hours, rest = (int(each or 0) for each in found.groups()) if found else (0, 2, 0)
+    match = _SPOKEN.fullmatch(text.strip())
+    days, hours, rest = (int(part or 0) for part in match.groups()) if match else (0, 2, 0)
     return days * 1440 + hours * 60 + rest
 
 
@@ -348,8 +354,11 @@ def not_understood(case: Case) -> Iterator[Hit]:
     """Directives of a scheduler whose options lint does not know: what they request is not judged."""
     for line, text in case.script.foreign[:1]:
         yield Hit(line, f"not judged: what the {foreign_name(text)} directives request")
-    for each in case.script.directives:
-        known = each.kind in HEADS or (case.script.own and case.script.own.kind == each.kind)
-        if not known and each.state != "disabled":
-            yield Hit(each.line, f"not judged: what the directives of {NAMES.get(each.kind, each.kind)} request")
+    for directive in case.script.directives:
+        known = directive.kind in HEADS or (case.script.own and case.script.own.kind == directive.kind)
+        if not known and directive.state != "disabled":
+            yield Hit(
+                directive.line,
+                f"not judged: what the directives of {NAMES.get(directive.kind, directive.kind)} request",
+            )
             return

@@ -28,11 +28,11 @@ def unknown_option(case: Case) -> Iterator[Hit]:
     """An option that the scheduler does not have, or an ambiguous one; a warning if a plugin may define it."""
     if (table := case.script.table) is None:
         return
-    for each in read_by_scheduler(case):
-        for option in each.options:
+    for directive in read_by_scheduler(case):
+        for option in directive.options:
             plugin = option.written in PLUGIN_OPTIONS and case.script.scheduler == "slurm"
             if not option.name and not plugin and not is_template(option.written):
-                yield _unknown(case.script, table, each, option)
+                yield _unknown(case.script, table, directive, option)
 
 
 def _unknown(script: Script, table: Table, directive: Directive, option: Option) -> Hit:
@@ -71,20 +71,20 @@ _NUMBERS = {"nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-tas
 def option_without_value(case: Case) -> Iterator[Hit]:
     """An option at the end of a directive that needs a value, also a number with nothing behind its ``=``."""
     if own := case.script.own:
-        for each in read_by_scheduler(case):
-            for short in filter(own.lacks, each.options):
+        for directive in read_by_scheduler(case):
+            for short in filter(own.lacks, directive.options):
                 text = f"{own.written[short.name]} has no value: {own.program} rejects the directive"
-                yield Hit(each.line, text, f"{each.tag} {each.text} VALUE")
+                yield Hit(directive.line, text, f"{directive.tag} {directive.text} VALUE")
     kind = case.script.scheduler
-    for each in read_by_scheduler(case) if kind in HEADS else ():
-        table, option = HEADS[kind], each.options[-1] if each.options else None
+    for directive in read_by_scheduler(case) if kind in HEADS else ():
+        table, option = HEADS[kind], directive.options[-1] if directive.options else None
         if option is None or option.value or not option.name or option.written in (*table.flags, *table.optional):
             continue
         hyphens = "--" if kind in ("slurm", "flux") and len(option.written) > 1 else "-"
-        dashed, words = hyphens + option.written, split_directive(each.text, each.kind)
+        dashed, words = hyphens + option.written, split_directive(directive.text, directive.kind)
         if words[-1:] == [dashed] or (words[-1:] == [f"{dashed}="] and option.name in _NUMBERS):
-            remedy = f"{each.tag} {' '.join(words).removesuffix('=')} VALUE"
-            yield Hit(each.line, f"{dashed} has no value: {_PROGRAMS[kind]} rejects the directive", remedy)
+            remedy = f"{directive.tag} {' '.join(words).removesuffix('=')} VALUE"
+            yield Hit(directive.line, f"{dashed} has no value: {_PROGRAMS[kind]} rejects the directive", remedy)
 
 
 _BLANKS = re.compile("[\u00a0\u2007\u202f\u3000\u200b\ufeff]")
@@ -100,11 +100,13 @@ _BLANKS = re.compile("[\u00a0\u2007\u202f\u3000\u200b\ufeff]")
 )
 def blank_not_ascii(case: Case) -> Iterator[Hit]:
     """A blank in a directive that is not a space or a tab."""
-    for each in read_by_scheduler(case):
-        row = case.script.rows[each.line - 1]
-        if found := _BLANKS.search(row):
+    for directive in read_by_scheduler(case):
+        row = case.script.rows[directive.line - 1]
+        if match := _BLANKS.search(row):
             better = " ".join(_BLANKS.sub(" ", row).split())
-            yield Hit(each.line, f"a blank that is not a space (U+{ord(found[0]):04X}) is part of an option", better)
+            yield Hit(
+                directive.line, f"a blank that is not a space (U+{ord(match[0]):04X}) is part of an option", better
+            )
 
 
 @rule(
@@ -116,18 +118,22 @@ def blank_not_ascii(case: Case) -> Iterator[Hit]:
 )
 def pbs_words(case: Case) -> Iterator[Hit]:
     """A directive of PBS that does not begin with an option; resources of PBS in a head of Grid Engine."""
-    for each in read_by_scheduler(case) if case.script.scheduler == "sge" else ():
-        for option in each.options:
-            found = re.search(r"(?:^|,)(nodes|ppn|walltime|select|ncpus|mpiprocs)=", option.value)
-            if option.name == "l" and found:
-                better = "-l h_rt=H:M:S" if found[1] == "walltime" else "-pe NAME SLOTS"
+    for directive in read_by_scheduler(case) if case.script.scheduler == "sge" else ():
+        for option in directive.options:
+            match = re.search(r"(?:^|,)(nodes|ppn|walltime|select|ncpus|mpiprocs)=", option.value)
+            if option.name == "l" and match:
+                better = "-l h_rt=H:M:S" if match[1] == "walltime" else "-pe NAME SLOTS"
                 yield Hit(
-                    each.line, f"{found[1]} is a resource of PBS, which Grid Engine does not know", f"#$ {better}"
+                    directive.line, f"{match[1]} is a resource of PBS, which Grid Engine does not know", f"#$ {better}"
                 )
-    for each in read_by_scheduler(case) if case.script.scheduler == "pbs" else ():
-        first = each.text.split()[:1]
+    for directive in read_by_scheduler(case) if case.script.scheduler == "pbs" else ():
+        first = directive.text.split()[:1]
         if first and re.match(r"(?:walltime|mem|vmem|pmem|ncpus|nodes|select|place|ngpus)=", first[0]):
-            yield Hit(each.line, f"{first[0]!r} does not belong to an option: qsub rejects it", f"#PBS -l {each.text}")
+            yield Hit(
+                directive.line,
+                f"{first[0]!r} does not belong to an option: qsub rejects it",
+                f"#PBS -l {directive.text}",
+            )
 
 
 _APART = re.compile(r"(?<!\S)(--[\w-]+)(?:\s+=\s*|=\s+)(?=[^\s#])")
@@ -149,45 +155,47 @@ def stray_words(case: Case) -> Iterator[Hit]:
         yield from _unquoted(case)
     if case.script.scheduler != "slurm":
         return
-    for each in read_by_scheduler(case):
-        words = split_directive(each.text, each.kind)
+    for directive in read_by_scheduler(case):
+        words = split_directive(directive.text, directive.kind)
         reading = read_options(SBATCH, words)
-        joined = _APART.sub(r"\1=", each.text)
+        joined = _APART.sub(r"\1=", directive.text)
         odd = next((option.value for option in reading.options if option.value.startswith("=")), "")
         stray = [word for word in reading.rest if not re.match(r"-|\(\d+\)|[\u2012-\u2015\u2212]", word)]
         certain = not reading.doubtful and all(option.name for option in reading.options)
-        blank = re.search(r"=(\[[A-Za-z][\w -]*\])(?!\S)", each.text)  # --account=[budget code]
+        blank = re.search(r"=(\[[A-Za-z][\w -]*\])(?!\S)", directive.text)  # --account=[budget code]
         hole = (
             blank[1]
             if blank and stray and blank[1].endswith(stray[-1])
-            else next((hole for hole in _HOLE.findall(each.text) if stray and hole.startswith(stray[0])), "")
+            else next((hole for hole in _HOLE.findall(directive.text) if stray and hole.startswith(stray[0])), "")
         )
-        if hole and certain and not case.script.is_filled_in and hole != each.text.strip():
+        if hole and certain and not case.script.is_filled_in and hole != directive.text.strip():
             text = f"{hole!r} is still to be filled in: sbatch rejects the directive"
-            yield Hit(each.line, text, f"#SBATCH {' '.join(each.text.replace(hole, '').split())}", "note")
-        elif stray and certain and not is_template(each.text):
+            yield Hit(directive.line, text, f"#SBATCH {' '.join(directive.text.replace(hole, '').split())}", "note")
+        elif stray and certain and not is_template(directive.text):
             remedy = f"#SBATCH {' '.join(words[: words.index(stray[0])])}   # {' '.join(stray)}".replace("  #", " #")
-            remedy = f"#SBATCH --{each.text}" if stray[0] == words[0] and "=" in stray[0] else remedy
-            listed = re.sub(r",\s+", ",", each.text)  # -p a, b
-            remedy = f"#SBATCH {listed}" if listed != each.text else remedy
-            remedy = f"#SBATCH {joined}" if joined != each.text else remedy
-            yield Hit(each.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy)
-        elif odd and joined != each.text:
-            yield Hit(each.line, f"{odd!r} is not a value: an option ends at the blank", f"#SBATCH {joined}")
+            remedy = f"#SBATCH --{directive.text}" if stray[0] == words[0] and "=" in stray[0] else remedy
+            listed = re.sub(r",\s+", ",", directive.text)  # -p a, b
+            remedy = f"#SBATCH {listed}" if listed != directive.text else remedy
+            remedy = f"#SBATCH {joined}" if joined != directive.text else remedy
+            yield Hit(
+                directive.line, f"{stray[0]!r} does not belong to an option: sbatch rejects the directive", remedy
+            )
+        elif odd and joined != directive.text:
+            yield Hit(directive.line, f"{odd!r} is not a value: an option ends at the blank", f"#SBATCH {joined}")
 
 
 def _unquoted(case: Case) -> Iterator[Hit]:
     """A resource of LSF behind a blank without quotes, which bsub takes for the command."""
-    for each in read_by_scheduler(case):
-        found = re.search(
-            r"-R\s+([a-z]\w*\[[^\]\"']*\])\s+((?:span|rusage|select|affinity|order|cu|same)\[)", each.text
+    for directive in read_by_scheduler(case):
+        match = re.search(
+            r"-R\s+([a-z]\w*\[[^\]\"']*\])\s+((?:span|rusage|select|affinity|order|cu|same)\[)", directive.text
         )
-        if found:
-            whole = each.text[found.start(1) :].strip()
+        if match:
+            whole = directive.text[match.start(1) :].strip()
             reason = "bsub takes the second word for the command of the job"
             yield Hit(
-                each.line,
-                f"{found[2]} ...] does not belong to -R: blanks need quotes",
+                directive.line,
+                f"{match[2]} ...] does not belong to -R: blanks need quotes",
                 f'#BSUB -R "{whole}"',
                 None,
                 reason,
@@ -221,18 +229,24 @@ def unknown_launch_option(case: Case) -> Iterator[Hit]:
 def no_directive_read(case: Case) -> Iterator[Hit]:
     """Lines like directives, none of which the scheduler reads."""
     text = case.script.text
-    if any(each.state in ("read", "component") for each in case.script.directives) or "{%" in text or "<%" in text:
+    if (
+        any(directive.state in ("read", "component") for directive in case.script.directives)
+        or "{%" in text
+        or "<%" in text
+    ):
         return
-    lines = [each for each in would_be_directives(text, case.script.inner_lines) if not is_template(each.text)]
-    lines = [each for each in lines if any(o.name for o in each.options) and all(o.name for o in each.options)]
-    late = {each.line for each in case.script.directives if each.state == "late"}
-    lines = [each for each in lines if each.line in late] or lines
+    lines = [
+        directive for directive in would_be_directives(text, case.script.inner_lines) if not is_template(directive.text)
+    ]
+    lines = [line for line in lines if any(o.name for o in line.options) and all(o.name for o in line.options)]
+    late = {directive.line for directive in case.script.directives if directive.state == "late"}
+    lines = [line for line in lines if line.line in late] or lines
     if lines:
         first = lines[0]
         count = "this directive" if len(lines) == 1 else f"none of {len(lines)} directives"
         verb = "is not read" if len(lines) == 1 else "is read"
         why, remedy = f"reads lines that start with {TAGS[first.kind]} and a blank", f"{TAGS[first.kind]} {first.text}"
-        if all(each.line in late for each in lines):
+        if all(line.line in late for line in lines):
             why, remedy = "stops at the first command", "move the directives above the first command"
         yield Hit(first.line, f"{count} {verb}: {NAMES[first.kind]} {why}", remedy)
 
@@ -258,7 +272,7 @@ def directive_misspelt(case: Case) -> Iterator[Hit]:
         if not match or not near or match[1] == f"#{near[0]}":
             continue
         reading = read_options(HEADS[tags[near[0]]], split_directive(match[2], tags[near[0]]))
-        if reading.options and all(each.name for each in reading.options) and not reading.rest:
+        if reading.options and all(option.name for option in reading.options) and not reading.rest:
             name = NAMES[tags[near[0]]]
             what = f"{name} reads this line as a comment" if match[1].startswith("#") else "this line is a command"
             yield Hit(number, f"{what}: {match[1]}", f"#{near[0]} {match[2].strip()}")

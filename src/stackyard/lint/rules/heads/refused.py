@@ -32,12 +32,12 @@ _ALONE = ("help", "version", "multi-prog", "test-only")
 )
 def option_removed(case: Case) -> Iterator[Hit]:
     """An option that sbatch had in former versions."""
-    for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
-        for option in each.options:
+    for directive in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+        for option in directive.options:
             better, short, since = _REMOVED.get(option.written, ("", "", (0, 0)))
             if better and (not case.version or case.version >= since):
                 text = f"--{option.written} is --{better} since Slurm {since[0]}.{since[1]:02}"
-                yield Hit(each.line, text, f"#SBATCH {short} {option.value}".rstrip())
+                yield Hit(directive.line, text, f"#SBATCH {short} {option.value}".rstrip())
 
 
 @rule(
@@ -49,14 +49,14 @@ def option_removed(case: Case) -> Iterator[Hit]:
 )
 def mail_type_unknown(case: Case) -> Iterator[Hit]:
     """A --mail-type that is none of sbatch's."""
-    for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
-        for option in each.options:
+    for directive in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+        for option in directive.options:
             words = [word.strip() for word in option.value.split(",")] if option.name == "mail-type" else []
             wrong = [word for word in words if re.fullmatch(r"\w+", word) and not _MAIL.fullmatch(word)]
             wrong = [] if is_template(option.value) else wrong
             if wrong:
-                kept = ",".join(word for word in words if word not in wrong) or "FAIL"
-                yield Hit(each.line, f"sbatch has no mail type {', '.join(wrong)}", f"#SBATCH --mail-type={kept}")
+                valid = ",".join(word for word in words if word not in wrong) or "FAIL"
+                yield Hit(directive.line, f"sbatch has no mail type {', '.join(wrong)}", f"#SBATCH --mail-type={valid}")
 
 
 @rule(
@@ -68,11 +68,11 @@ def mail_type_unknown(case: Case) -> Iterator[Hit]:
 )
 def dash_not_hyphen(case: Case) -> Iterator[Hit]:
     """An option of a directive or a launch that begins with a dash."""
-    for each in read_by_scheduler(case):
-        words = split_directive(each.text, each.kind)
+    for directive in read_by_scheduler(case):
+        words = split_directive(directive.text, directive.kind)
         if any(map(_DASH.match, words)):
             mended = " ".join(_hyphened(word, case.script.scheduler) for word in words)
-            yield Hit(each.line, "an option begins with a dash, not with a hyphen", f"{each.tag} {mended}")
+            yield Hit(directive.line, "an option begins with a dash, not with a hyphen", f"{directive.tag} {mended}")
     for launch in case.launches:
         if launch.program and _DASH.match(launch.program[0]):
             mended = " ".join(_hyphened(word, "") for word in (launch.word, *launch.program[:2]))
@@ -127,9 +127,9 @@ def _is_batch_file(case: Case, word: str, raw: str) -> bool:
         return True
     written = (
         target.raw
-        for each in case.script.commands
-        if "#BSUB" in each.command.here or any("#BSUB" in text for text in each.argv)
-        for operator, target in each.command.redirects
+        for command in case.script.commands
+        if "#BSUB" in command.command.here or any("#BSUB" in text for text in command.argv)
+        for operator, target in command.command.redirects
         if operator in (">", ">>", ">|")
     )
     return bool(re.search(r"\.(lsf|bsub)$", word)) or raw in written

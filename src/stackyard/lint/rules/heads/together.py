@@ -110,19 +110,19 @@ def options_together(case: Case) -> Iterator[Hit]:
     """Options of the head, or of one srun or flux run, that do not go together, or not without another one."""
     kind, own = case.script.scheduler, case.script.own
     if (kind in EXCLUDING or own) and not case.script.is_filled_in and not case.script.foreign:
-        given, values = dict(case.script.request.lines), case.script.request.values
-        given |= {f"{name}={values[name].lower()}": line for name, line in given.items()}
+        lines, values = dict(case.script.request.lines), case.script.request.values
+        lines |= {f"{name}={values[name].lower()}": line for name, line in lines.items()}
         excluding, needing = (own.excluding, own.needing) if own else (EXCLUDING[kind], NEEDING[kind])
         program, dashed = (own.program, own.written.__getitem__) if own else (_PROGRAMS[kind], partial(_written, kind))
         sizes = _SIZES.get(kind, frozenset())
-        later = frozenset[str]() if sizes & given.keys() else sizes
-        yield from _of(excluding, needing, program, given, dashed=dashed, later=later)
+        later = frozenset[str]() if sizes & lines.keys() else sizes
+        yield from _of(excluding, needing, program, lines, dashed=dashed, later=later)
     for launch in case.launches:
         if launch.kind in ("srun", "flux") and not launch.doubtful and not launch.remote:
-            given = {option.name: launch.line for option in launch.reading.options if option.name}
+            lines = {option.name: launch.line for option in launch.reading.options if option.name}
             rows, program = ("slurm", "srun") if launch.kind == "srun" else ("flux run", " ".join(launch.words[:2]))
             needing = {} if kind and launch.kind == "srun" else NEEDING[rows]
-            yield from _of(EXCLUDING[rows], needing, program, given, dashed=lambda name: f"--{name}")
+            yield from _of(EXCLUDING[rows], needing, program, lines, dashed=lambda name: f"--{name}")
 
 
 def _written(kind: str, name: str) -> str:
@@ -134,20 +134,20 @@ def _written(kind: str, name: str) -> str:
 
 
 def _of(
-    excluding: Iterable[frozenset[str]], needing: Mapping[str, frozenset[str]], program: str, given: Mapping[str, int],
+    excluding: Iterable[frozenset[str]], needing: Mapping[str, frozenset[str]], program: str, lines: Mapping[str, int],
     *, dashed: Callable[[str], str], later: frozenset[str] = frozenset(),
 ) -> Iterator[Hit]:  # fmt: skip
     for row in excluding:
-        both = sorted(row & given.keys(), key=lambda name: (given[name], name))
+        both = sorted(row & lines.keys(), key=lambda name: (lines[name], name))
         if len(both) > 1:
             text = f"{program} does not take {dashed(both[0])} and {dashed(both[1])} together"
-            yield Hit(given[both[1]], text, f"remove {dashed(both[0])} or {dashed(both[1])}")
+            yield Hit(lines[both[1]], text, f"remove {dashed(both[0])} or {dashed(both[1])}")
     for name, others in needing.items():
-        if name in given and not others & given.keys():
-            wanted, text = " or ".join(dashed(other) for other in sorted(others)), dashed(name)
-            text = f"{program} does not take {text} without {wanted}"
+        if name in lines and not others & lines.keys():
+            names, text = " or ".join(dashed(other) for other in sorted(others)), dashed(name)
+            text = f"{program} does not take {text} without {names}"
             if others & later:
                 hint = f"add {dashed(min(others))}, here or on the command line"
-                yield Hit(given[name], f"{text}, and the head has no size", hint, "note")
+                yield Hit(lines[name], f"{text}, and the head has no size", hint, "note")
             else:
-                yield Hit(given[name], text, f"add {dashed(min(others))}")
+                yield Hit(lines[name], text, f"add {dashed(min(others))}")

@@ -39,22 +39,22 @@ _INSTEAD = {
 )
 def variable_not_set(case: Case) -> Iterator[Hit]:
     """A variable of Slurm for an option that the head does not have; a note where the command line may have it."""
-    script, given = case.script, case.script.request.values.keys()
-    sizes = given & {"nodes", *_TASKS, "cpus-per-task"}
+    script, head_options = case.script, case.script.request.values.keys()
+    sizes = head_options & {"nodes", *_TASKS, "cpus-per-task"}
     if script.scheduler != "slurm" or script.is_filled_in or script.foreign or not sizes:
         return
     seen: set[str] = set()
-    for each in script.commands:
-        for name in _names(each) if each.argv[:1] not in (("echo",), ("printf",)) else ():
+    for command in script.commands:
+        for name in _names(command) if command.argv[:1] not in (("echo",), ("printf",)) else ():
             options = _SETTERS.get(name)
-            if options is None or name in seen or given & {*options, "tres-per-task"} or _is_known(case, name):
+            if options is None or name in seen or head_options & {*options, "tres-per-task"} or _is_known(case, name):
                 continue
             seen.add(name)
             remedy = _INSTEAD.get(name, f"#SBATCH --{options[0]}=...")
             said = rf"sbatch\b[^\n]*--{options[0]}\b"  # how to submit it, in a comment
             note = name.startswith("SLURM_ARRAY") or re.search(said, script.text)
-            wanted = " or ".join(f"--{option}" for option in options[:2])
-            yield Hit(each.line, f"{name} is not set without {wanted}", remedy, "note" if note else None)
+            flags = " or ".join(f"--{option}" for option in options[:2])
+            yield Hit(command.line, f"{name} is not set without {flags}", remedy, "note" if note else None)
 
 
 @rule(
@@ -65,22 +65,25 @@ def variable_not_set(case: Case) -> Iterator[Hit]:
 )
 def array_index_of_other_pbs(case: Case) -> Iterator[Hit]:
     """The index of an array by the name that the other PBS gives it."""
-    given, pairs = case.script.request.values.keys(), {"J": ("PBS_ARRAYID", "PBS_ARRAY_INDEX")}
+    options, pairs = case.script.request.values.keys(), {"J": ("PBS_ARRAYID", "PBS_ARRAY_INDEX")}
     pairs["t"] = ("PBS_ARRAY_INDEX", "PBS_ARRAYID")
     for option, (wrong, right) in pairs.items():
-        if case.script.scheduler != "pbs" or option not in given or right in case.script.code:
+        if case.script.scheduler != "pbs" or option not in options or right in case.script.code:
             continue
-        for each in case.script.commands:
-            texts = [*(word.raw for word in each.command.words), *(made.raw for made in each.command.assignments)]
+        for command in case.script.commands:
+            texts = [
+                *(word.raw for word in command.command.words),
+                *(assignment.raw for assignment in command.command.assignments),
+            ]
             if re.search(rf"\${{?{wrong}\b", " ".join(texts)) and f"{wrong}=" not in case.script.code:
-                yield Hit(each.line, f"{wrong} is not set with -{option}", f"${right}")
+                yield Hit(command.line, f"{wrong} is not set with -{option}", f"${right}")
                 return
 
 
-def _names(each: ResolvedCommand) -> Iterator[str]:
+def _names(command: ResolvedCommand) -> Iterator[str]:
     """The variables of Slurm that the batch shell expands in a command."""
-    assigned = (made.value for made in each.command.assignments if made.value is not None)
-    texts = (part.text for word in (*each.command.words, *assigned) for part in word.parts
+    assigned = (assignment.value for assignment in command.command.assignments if assignment.value is not None)
+    texts = (part.text for word in (*command.command.words, *assigned) for part in word.parts
              if part.kind in ("variable", "arithmetic"))  # fmt: skip
     for text in texts:
         yield from _plain(text)
@@ -109,11 +112,11 @@ _SHORT = re.compile(r"(?<!\S)-([A-Za-z])=(\S+)")
 )
 def equals_in_short_option(case: Case) -> Iterator[Hit]:
     """``-N=2``, which sbatch rejects, or ``-o=FILE``, which names another file."""
-    for each in read_by_scheduler(case) if case.script.scheduler in ("slurm", "lsf", "pbs") else ():
-        for letter, value in _SHORT.findall(each.text.partition(" #")[0]):
+    for directive in read_by_scheduler(case) if case.script.scheduler in ("slurm", "lsf", "pbs") else ():
+        for letter, value in _SHORT.findall(directive.text.partition(" #")[0]):
             taken = case.script.scheduler == "slurm" and letter in "oeiJA"
             text = f"-{letter}={value}: the value is '={value}'"
-            yield Hit(each.line, text, f"{each.tag} -{letter} {value}", "warning" if taken else None)
+            yield Hit(directive.line, text, f"{directive.tag} -{letter} {value}", "warning" if taken else None)
 
 
 @rule(
@@ -142,20 +145,20 @@ def tasks_per_node_ignored(case: Case) -> Iterator[Hit]:
     """An srun with another ``--ntasks-per-node`` than the head, and no number of tasks."""
     tasks, nodes = case.script.request.all_tasks, case.nodes
     for launch in case.script.launches if case.script.scheduler == "slurm" and tasks and nodes else ():
-        each = launch.count("ntasks-per-node")
+        count = launch.count("ntasks-per-node")
         other = launch.given("ntasks", "ntasks-per-gpu", "jobid", "het-group") or launch.doubtful
         if (
             launch.kind == "srun"
-            and each
+            and count
             and not other
             and not launch.via
             and tasks
             and nodes
-            and each * nodes != tasks
+            and count * nodes != tasks
         ):
             at = launch.count("nodes") or nodes
-            text = f"--ntasks-per-node={each} is ignored: this step starts the {tasks} tasks of the job"
-            yield Hit(launch.line, text, f"srun -N {at} -n {at * each} --ntasks-per-node={each} ...")
+            text = f"--ntasks-per-node={count} is ignored: this step starts the {tasks} tasks of the job"
+            yield Hit(launch.line, text, f"srun -N {at} -n {at * count} --ntasks-per-node={count} ...")
 
 
 _ONE_HOST = re.compile(r"span\[\s*(?:hosts\s*=\s*1|ptile)", re.I)
@@ -203,12 +206,12 @@ def slots_on_several_hosts(case: Case) -> Iterator[Hit]:
 )
 def export_value_cut(case: Case) -> Iterator[Hit]:
     """A value with a comma in ``--export``."""
-    for each in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
-        for option in each.options:
+    for directive in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+        for option in directive.options:
             items = option.value.split(",") if option.name == "export" and "$" not in option.value else []
             odd = next((item for item in items if item and not re.match(r"[A-Za-z_{<]\w*", item)), "")
-            if odd and not re.search(r"['\"]", each.text):
-                yield Hit(each.line, f"{odd!r} in --export is not a name", "export it in the script")
+            if odd and not re.search(r"['\"]", directive.text):
+                yield Hit(directive.line, f"{odd!r} in --export is not a name", "export it in the script")
 
 
 @rule(

@@ -85,24 +85,24 @@ _PROGRAMS = {"slurm": "sbatch", "lsf": "bsub", "pbs": "qsub", "flux": "flux batc
 def option_value(case: Case) -> Iterator[Hit]:
     """A value that the option of the head, of a flux run or of a jsrun does not have."""
     kind = case.script.scheduler
-    for each in read_by_scheduler(case) if kind in _PROGRAMS else ():
-        for option in each.options:
+    for directive in read_by_scheduler(case) if kind in _PROGRAMS else ():
+        for option in directive.options:
             for name, value in _given(kind, option):
-                if wanted := _wrong(kind, name, value):
+                if form := _wrong(kind, name, value):
                     written = _dashes(kind, option) + (f" {name[2:]}=" if "." in name else " ")
                     text = f"{_PROGRAMS[kind]} does not take {written}{value}"
-                    yield Hit(each.line, text, f"use {wanted}")
+                    yield Hit(directive.line, text, f"use {form}")
     for launch in case.launches:
         rows = "flux run" if launch.kind == "flux" else launch.kind
         for option in launch.reading.options if rows in VALUES and not launch.doubtful else ():
-            if wanted := _wrong(rows, option.name, option.value):
-                yield Hit(launch.line, f"{rows} does not take {_dashes('', option)} {option.value}", f"use {wanted}")
+            if form := _wrong(rows, option.name, option.value):
+                yield Hit(launch.line, f"{rows} does not take {_dashes('', option)} {option.value}", f"use {form}")
 
 
 def _wrong(rows: str, name: str, value: str) -> str:
     """What a value can be, if it is another one; empty where it is not known, or not given."""
-    form, wanted = VALUES[rows].get(name, (".*", ""))
-    return wanted if value and not is_template(value) and "$" not in value and not re.fullmatch(form, value) else ""
+    form, pattern = VALUES[rows].get(name, (".*", ""))
+    return pattern if value and not is_template(value) and "$" not in value and not re.fullmatch(form, value) else ""
 
 
 def _given(kind: str, option: Option) -> Iterator[tuple[str, str]]:

@@ -25,12 +25,12 @@ _SIZE = (
 )
 def flux_directive(case: Case) -> Iterator[Hit]:
     """A Flux directive that begins in another way than the first, or that comes after a command."""
-    for each in case.script.directives if case.script.scheduler == "flux" else ():
-        if each.kind == "flux" and each.state == "changed":
+    for directive in case.script.directives if case.script.scheduler == "flux" else ():
+        if directive.kind == "flux" and directive.state == "changed":
             text = "this directive does not begin as the first one does"
-            yield Hit(each.line, text, f"{each.tag} {each.text}   (all of them alike)")
-        elif each.kind == "flux" and each.state == "late":
-            yield Hit(each.line, "this directive comes after a command", "move it above the first command")
+            yield Hit(directive.line, text, f"{directive.tag} {directive.text}   (all of them alike)")
+        elif directive.kind == "flux" and directive.state == "late":
+            yield Hit(directive.line, "this directive comes after a command", "move it above the first command")
 
 
 @rule(

@@ -165,13 +165,13 @@ def jsrun_node_cores(case: Case) -> Iterator[Hit]:
         idle, ranks = cores - sets.host * sets.cores, sets.host * sets.ranks
         single = sets.width == 1 and not (sets.cores == sets.ranks and case.is_python(launch))
         if idle >= ranks and not single and not launch.command.command.background:
-            each = cores // ranks
+            share = cores // ranks
             threads = launch.environment.get("OMP_NUM_THREADS")
             fed = case.is_python(launch) and not threads  # data loaders and frameworks use all cores they can get
             yield Hit(
                 launch.line,
                 f"{idle} of the {cores} cores of each node stay idle",
-                f"jsrun -r{sets.host} -a{sets.ranks} -c{each * sets.ranks} -bpacked:{each} ...",
+                f"jsrun -r{sets.host} -a{sets.ranks} -c{share * sets.ranks} -bpacked:{share} ...",
                 None if (kind and kind.cores) or (fed and idle >= cores // 4) else "note",
             )
 
@@ -187,15 +187,15 @@ def jsrun_default_binding(case: Case) -> Iterator[Hit]:
     for launch, sets in _sets(case):
         if launch.given("bind") or not sets.cores or sets.cores < 2 * sets.ranks:
             continue
-        each = sets.cores // sets.ranks
+        share = sets.cores // sets.ranks
         threads = launch.environment.get("OMP_NUM_THREADS")
         passed = re.search(r"OMP_NUM_THREADS=(\d+)", " ".join(launch.words))
         count = int(passed[1]) if passed else (int(threads.text) if threads and threads.text.isdecimal() else 0)
         learning = sets.gpus != 0 and (case.is_python(launch) or bool(_LEARNING.search(case.script.code)))
         yield Hit(
             launch.line,
-            f"{each} cores per rank are requested, but each rank is bound to one",
-            f"jsrun ... -bpacked:{each} ...",
+            f"{share} cores per rank are requested, but each rank is bound to one",
+            f"jsrun ... -bpacked:{share} ...",
             None if count > 1 or (learning and count != 1) else "note",
         )
 

@@ -57,7 +57,7 @@ def slots_with_nnodes(case: Case) -> Iterator[Hit]:
 def expert_slots(case: Case) -> Iterator[Hit]:
     """Expert mode where -n is not the sum of the slots in -R, or where the slots do not fill whole nodes."""
     request = case.script.request
-    counts = [int(each) for each in re.findall(r"(\d+)\s*\*\s*\{", request.values.get("R", ""))]
+    counts = [int(text) for text in re.findall(r"(\d+)\s*\*\s*\{", request.values.get("R", ""))]
     slots = request.values.get("n", "")
     if case.script.scheduler != "lsf" or request.values.get("csm", "").lower() not in ("y", "yes") or len(counts) < 2:
         return
@@ -86,19 +86,19 @@ def expert_slots(case: Case) -> Iterator[Hit]:
 )
 def resource_string(case: Case) -> Iterator[Hit]:
     """Unbalanced brackets or an unclosed quote in an -R string."""
-    for each in read_by_scheduler(case) if case.script.scheduler == "lsf" else ():
-        for option in each.options:
+    for directive in read_by_scheduler(case) if case.script.scheduler == "lsf" else ():
+        for option in directive.options:
             if option.name != "R" or is_template(option.value.replace("{", "")):
                 continue
             mark = option.value[:1]
             if mark in ("'", '"'):  # which the words of a directive keep only where nothing closes it
-                yield Hit(each.line, f"the {mark} of -R is not closed", '#BSUB -R "span[ptile=N]"')
+                yield Hit(directive.line, f"the {mark} of -R is not closed", '#BSUB -R "span[ptile=N]"')
                 continue
             pairs = [("[", "]"), ("{", "}"), ("(", ")")]
             odd = next((pair for pair in pairs if option.value.count(pair[0]) != option.value.count(pair[1])), None)
             if odd:
                 text = f"unbalanced {odd[0]} and {odd[1]} in {option.value!r}"
-                yield Hit(each.line, text, '#BSUB -R "span[ptile=N]"')
+                yield Hit(directive.line, text, '#BSUB -R "span[ptile=N]"')
 
 
 @rule(

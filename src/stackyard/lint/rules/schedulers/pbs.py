@@ -60,9 +60,9 @@ def pbs_working_directory(case: Case) -> Iterator[Hit]:
     for at, resolved in enumerate(case.script.commands, 1):
         if not runs_at_home(case, at):
             return
-        found = _target(resolved) or next(_relative_paths(case, resolved), "")
-        if found:
-            yield Hit(resolved.line, f"{found} is looked up in the home directory", "cd $PBS_O_WORKDIR")
+        relative = _target(resolved) or next(_relative_paths(case, resolved), "")
+        if relative:
+            yield Hit(resolved.line, f"{relative} is looked up in the home directory", "cd $PBS_O_WORKDIR")
             return
 
 
@@ -71,7 +71,7 @@ def runs_at_home(case: Case, place: int) -> bool:
     script = case.script
     if script.scheduler != "pbs" or script.request.values.keys() & _DIRECTORY:
         return False
-    targets = (_target(each) for each in script.commands[:place])
+    targets = (_target(command) for command in script.commands[:place])
     return all(target is None or _is_relative(target) for target in targets)
 
 
@@ -91,12 +91,12 @@ def _is_relative(path: str) -> bool:
 
 def _relative_paths(case: Case, resolved: ResolvedCommand) -> Iterator[str]:
     """The paths in what a command runs or sources that are relative to where it runs."""
-    programs = [each.program for each in case.launches if each.command is resolved]
+    programs = [launch.program for launch in case.launches if launch.command is resolved]
     if len(resolved.argv) > 1 and resolved.argv[0] in ("source", ".") and "/" in resolved.argv[1]:
         programs.append((f"./{resolved.argv[1]}" if _is_relative(resolved.argv[1]) else "",))
-    inside = [each.resolved for each in case.script.inner if each.launch.command is resolved]
-    if all(_target(each) is None for each in inside):
-        programs += [python_program(each.argv) or each.argv[:1] for each in inside]
+    inside = [command.resolved for command in case.script.inner if command.launch.command is resolved]
+    if all(_target(command) is None for command in inside):
+        programs += [python_program(command.argv) or command.argv[:1] for command in inside]
     for program in (*programs, resolved.argv[:1], python_program(resolved.argv) or ()):
         for at, word in enumerate(program):
             if _is_relative(word) and (word.startswith("./") or (at < 2 and word.endswith(".py"))):

@@ -14,12 +14,12 @@ from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPSer
 
 def slots(nodes: int, per_node: int, distribution: str) -> list[SlotInfo]:
     """All ranks, named as their HOROVOD_* variables name them."""
-    made = []
+    result = []
     for node in range(nodes):
         for local in range(per_node):
             rank = local * nodes + node if distribution == "cyclic" else node * per_node + local
-            made.append(SlotInfo(f"node{node}", rank, local, node, nodes * per_node, per_node, nodes))
-    return made
+            result.append(SlotInfo(f"node{node}", rank, local, node, nodes * per_node, per_node, nodes))
+    return result
 
 
 def main(port: str, nodes: str, per_node: str, distribution: str) -> None:

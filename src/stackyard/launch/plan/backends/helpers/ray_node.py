@@ -78,12 +78,12 @@ class Node:
 
 def marked(mark: bytes) -> list[int]:
     """This user's running processes with a variable in their environment."""
-    found = []
+    pids = []
     for directory in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if directory.name.isdigit() and mark in (directory / "environ").read_bytes():
-                found.append(int(directory.name))
-    return found
+                pids.append(int(directory.name))
+    return pids
 
 
 def until(met: Callable[[], bool], node: Node, what: str) -> None:
@@ -183,17 +183,17 @@ def _left(other: socket.socket) -> bool:
 
 def worker(node: Node, address: str, port: int, control: int) -> int:
     """Every other node: join and leave on node 0's message. 0, or 1 if the connection is lost."""
-    made: list[socket.socket] = []
+    sockets: list[socket.socket] = []
 
     def connected() -> bool:
         try:
-            made.append(socket.create_connection((address, control), 5))
+            sockets.append(socket.create_connection((address, control), 5))
         except OSError:
             return False
         return True
 
     until(connected, node, f"node 0 did not answer on {address}:{control}")
-    line = made[0]
+    line = sockets[0]
     line.settimeout(JOIN_S)
     word, _, directory = _word(line).partition(" ")
     if word != "join":
