@@ -205,7 +205,7 @@ def test_a_stack_runs_where_nothing_of_the_site_is(deployed: Path, tmp_path: Pat
         done = subprocess.run(words, capture_output=True, text=True, env=images.environ(), check=False)
     finally:
         hidden.rename(deployed)
-    assert done.stdout == f"xn--nda.de {deployed}/stacks/demo/1-py3-1/prefix/bin/python it's me\n", done.stderr
+    assert done.stdout == "xn--nda.de /opt/stackyard/demo/bin/python it's me\n", done.stderr
     assert "are as they were written" in stackyard("--yard", deployed, "image", "check", file).out
     assert "org.opencontainers.image.title: demo/1-py3-1" in stackyard("--yard", deployed, "image", "inspect", file).out
 
@@ -219,5 +219,5 @@ def test_what_does_not_run_on_a_base_is_refused(deployed: Path, tmp_path: Path) 
     done = stackyard(*words, "--base", "small", expect=2)
     assert "uses the interpreter" in done.err and "`interpreter: {source: uv}`" in done.err
     assert "error: no such base in " in stackyard(*words, "--base", "other", expect=2).err
-    assert "are for --format oci" in stackyard(*words, "--base", "small", "--prefix", "/x", expect=2).err
+    assert "are for --format oci" in stackyard(*words, "--base", "small", "--name", "x", expect=2).err
     assert not (tmp_path / "x.sif").exists()

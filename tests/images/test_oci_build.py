@@ -16,10 +16,11 @@ import pytest
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.tools import zstd
-from stackyard.images.oci import check, layers, relocate
+from stackyard.images.oci import check, layers
 from stackyard.images.oci.layers import Entry
 from stackyard.images.oci.layout import Reference, blob, image
-from stackyard.images.oci.relocate import Relocation
+from stackyard.images.relocation import prefix as relocate
+from stackyard.images.relocation.prefix import Relocation
 from support import programs
 
 pytestmark = pytest.mark.real
@@ -76,8 +77,8 @@ def test_a_library_of_any_size_is_not_read_into_memory(tmp_path: Path) -> None:
             stream.write(b"\0" + text.encode() + b"\0")
             stream.truncate(size)
     code = (
-        "import resource, sys; from pathlib import Path; from stackyard.images.oci.paths import Moves\n"
-        "from stackyard.images.oci.relocate import Relocation\n"
+        "import resource, sys; from pathlib import Path; from stackyard.images.relocation.paths import Moves\n"
+        "from stackyard.images.relocation.prefix import Relocation\n"
         "tree, work, yard, size = *map(Path, sys.argv[1:4]), int(sys.argv[4])\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (size, size))\n"
         "found = Relocation(tree, '/opt/x', Moves.of([(str(tree), '/opt/x')]), work, yard).relocate(None)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -118,10 +119,10 @@ def test_what_it_says_of_itself(record: BuildRecord, base: store.StoredBase, bui
     assert labels["org.opencontainers.image.base.digest"] == base.base.manifest
     assert labels["io.stackyard.recipe"].startswith("stack.yaml=") and len(labels["io.stackyard.lock-sha256"]) == 64
     assert [part.title for part in found.parts] == [
-        "definition", "JSON", "primary system partition", "overlay partition",
+        "definition", "JSON", "primary system partition", "overlay partition", "overlay partition",
     ]  # fmt: skip
     assert {part.architecture for part in found.parts} == {"", "amd64"}
-    assert sifbuild.check(built) == ["primary system partition", "overlay partition"]
+    assert sifbuild.check(built) == ["primary system partition", "overlay partition", "overlay partition"]
     assert os.access(built, os.X_OK)
 
 
@@ -137,8 +138,8 @@ def test_siftool_reads_it(base: store.StoredBase, built: Path, tmp_path: Path) -
     (tmp_path / "note").write_text("hello")
     words = ["siftool", "add", "--datatype", "7", "--groupid", "1", copy, tmp_path / "note"]
     subprocess.run(words, check=True)
-    assert sif.read(copy).parts[:4] == sif.read(built).parts and len(sif.read(copy).parts) == 5
-    subprocess.run(["siftool", "del", "5", copy], check=True)
+    assert sif.read(copy).parts[:5] == sif.read(built).parts and len(sif.read(copy).parts) == 6
+    subprocess.run(["siftool", "del", "6", copy], check=True)
     assert sifbuild.check(copy)
 
 
@@ -156,7 +157,7 @@ APART = ("--no-home", "--no-mount", "tmp,cwd", "--pwd", "/")
 
 def test_a_program_of_the_revision_runs_in_it(record: BuildRecord, built: Path) -> None:
     images.apptainer()
-    assert apptainer("exec", *APART, built, "hello") == f"hello from {record.prefix}/bin/hello\n"
+    assert apptainer("exec", *APART, built, "hello") == "hello from /opt/stackyard/demo/bin/hello\n"
     assert apptainer("run", *APART, built, "hello").startswith("hello from")
     assert apptainer("exec", *APART, built, "cat", "/etc/os-release") == "ID=small\n"
     given = {"HOME": "/home/x", "SCRATCH": "/scratch", "FLAGS": "-O1", "GONE": "1", "NEW": "my own"}
@@ -164,9 +165,59 @@ def test_a_program_of_the_revision_runs_in_it(record: BuildRecord, built: Path) 
     seen = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     assert seen["PLAIN"] == "it's $HOME `x`" and seen["CACHE"] == "/scratch/a b/c:/site" and "GONE" not in seen
     assert (seen["FLAGS"], seen["KEPT"], seen["NEW"], seen["FROM"]) == ("-O1 -O2 -g", "b", "my own", "the base")
-    assert seen["PATH"].startswith(f"{record.prefix}/bin:/nowhere:/bin:/usr/bin")
+    assert seen["PATH"].startswith("/opt/stackyard/demo/bin:/nowhere:/bin:/usr/bin")
     assert json.loads(apptainer("inspect", "--json", built))["data"]["attributes"]["labels"] == sif.read(built).labels()
     assert "name: demo" in apptainer("inspect", "--deffile", built)
+
+
+@pytest.mark.parametrize("place", ["/", "above", "within"])
+def test_the_files_of_the_image_run_wherever_it_starts(
+    yard: Yard, record: BuildRecord, built: Path, place: str
+) -> None:
+    """Also where a runtime shows the yard itself, whose files may have changed."""
+    images.apptainer()
+    planted, program = Path(record.prefix, "share/planted"), Path(record.prefix, "bin/hello")
+    cwd = {"/": Path("/"), "above": yard.root.parent, "within": Path(record.prefix)}[place]
+    text = program.read_text()
+    try:
+        planted.touch()
+        program.write_text("#!/bin/sh\necho planted\n")
+        shown = ["exec", "--no-home", "-B", str(yard.root), "--pwd", str(cwd), built]
+        with contextlib.chdir(cwd):
+            assert apptainer(*shown, "hello") == "hello from /opt/stackyard/demo/bin/hello\n"
+            assert "planted" not in apptainer(*shown, "ls", "/opt/stackyard/demo/share")
+    finally:
+        planted.unlink()
+        program.write_text(text)
+
+
+def test_a_directory_of_the_host_over_its_files_is_named(built: Path, tmp_path: Path) -> None:
+    images.apptainer()
+    words = ["apptainer", "-q", "exec", "-B", f"{tmp_path}:/opt/stackyard", built, "/bin/sh", "-c", "echo started"]
+    done = subprocess.run(words, capture_output=True, text=True, env=images.environ(), timeout=240, check=False)
+    assert done.returncode == 4 and "started" not in done.stdout
+    assert "a directory of the host hides /opt/stackyard/demo of this image" in done.stderr
+    assert "hint: leave out the bind mount" in done.stderr
+
+
+def test_a_base_that_names_no_path(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:
+    """As debootstrap makes it: programs of the base are found."""
+    root = system(tmp_path / "root")
+    kept = store.add(yard, store.BaseImport(source_of(f"folder:{root}"), "plain"))
+    build(record, kept, tmp_path / "x.sif")
+    images.apptainer()
+    assert apptainer("exec", *APART, tmp_path / "x.sif", "cat", "/etc/os-release") == "ID=small\n"
+
+
+def test_another_prefix(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:
+    own = EnvironmentChange((Prepend("PATH", f"{record.prefix}/bin"),))
+    request = sifbuild.SifRequest(record, own, base, tmp_path / "x.sif", Site(), "/sw/demo")
+    sifbuild.build(request)
+    assert sif.read(tmp_path / "x.sif").labels()["io.stackyard.prefix"] == "/sw/demo"
+    with pytest.raises(InputError, match="not an absolute path"):
+        sifbuild.build(replace(request, prefix="sw/../demo"))
+    images.apptainer()
+    assert apptainer("exec", *APART, tmp_path / "x.sif", "hello") == "hello from /sw/demo/bin/hello\n"
 
 
 def test_a_python_that_uv_installed_goes_with_it(yard: Yard, base: store.StoredBase, tmp_path: Path) -> None:
@@ -272,22 +323,21 @@ def test_what_does_not_fit_is_refused(record: BuildRecord, base: store.StoredBas
 
 def test_what_a_runtime_hides_is_said(record: BuildRecord, base: store.StoredBase) -> None:
     """A runtime binds the host's directories over what the image has there."""
-    assert list(fit.notices(record, base)) == []
-    (said,) = fit.notices(replace(record, prefix="/home/x/yard/prefix"), base)
+    assert list(fit.notices(base, "/opt/stackyard/demo")) == []
+    (said,) = fit.notices(base, "/home/x/demo")
     assert "shows the host's /home there" in said
     venv = PythonEnvironment("venv", "/opt/venv", "3.9.2")
     other = replace(base, base=replace(base.base, software=replace(base.base.software, environments=(venv,))))
-    (said,) = fit.notices(record, other)
+    (said,) = fit.notices(other, "/opt/stackyard/demo")
     assert "a Python of its own in /opt/venv (venv 3.9.2)" in said
 
 
 def test_a_link_of_the_base_is_not_hidden(yard: Yard, record: BuildRecord, tmp_path: Path) -> None:
     """An overlay's directory at the path of a link would hide what is found through it."""
-    top = record.prefix.split("/")[1]
-    archive = docker_archive(tmp_path / "l.tar", [layer([("usr/x", None), (top, "-> usr/x")])])
+    archive = docker_archive(tmp_path / "l.tar", [layer([("usr/x", None), ("opt", "-> usr/x")])])
     linked = store.add(yard, store.BaseImport(source_of(f"docker-archive:{archive}"), "linked"))
     (tmp_path / "out").mkdir()
-    refused(record, linked, tmp_path / "out/x.sif", f"in the base linked /{top} is a link to usr/x")
+    refused(record, linked, tmp_path / "out/x.sif", "in the base linked /opt is a link to usr/x")
 
 
 def test_a_revision_whose_image_changed(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:

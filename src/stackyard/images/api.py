@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from stackyard.images.oci.artefact import read as read_packed
     from stackyard.images.oci.artefact import require_sendable as require_sendable
     from stackyard.images.oci.base import SCRATCH as SCRATCH_BASE
-    from stackyard.images.oci.build import ROOT as IMAGE_ROOT
     from stackyard.images.oci.build import BuiltImage as BuiltImage
     from stackyard.images.oci.build import OciRequest as OciRequest
     from stackyard.images.oci.build import build as build_image
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from stackyard.images.oci.transfer import push as push_image
     from stackyard.images.recipe.write import Recipe as Recipe
     from stackyard.images.recipe.write import files as recipe_files
+    from stackyard.images.relocation.paths import ROOT as IMAGE_ROOT
     from stackyard.images.sif.build import SifRequest as SifRequest
     from stackyard.images.sif.build import build as build_sif
     from stackyard.images.sif.build import build_base as build_base_sif

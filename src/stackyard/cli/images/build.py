@@ -65,22 +65,19 @@ def sif(context: Context, record: BuildRecord | None, options: ImageOptions) -> 
     from stackyard.expose.api import change_of
     from stackyard.images.api import SifRequest, build_sif, find_base, sif_labels
 
-    if options.name or options.prefix or options.compression != "gzip":
-        raise InputError(
-            "--name, --prefix and --compression are for --format oci",
-            hint="leave them out: a SIF is one file, and keeps the path",
-        )
+    if options.name or options.compression != "gzip":
+        raise InputError("--name and --compression are for --format oci", hint="leave them out: a SIF is one file")
     workspace, file = context.workspace(), options.output.absolute()
     base = find_base(workspace, options.base)
     if record is None:
         _base_alone(base, options)
         return
-    request = SifRequest(record, change_of(record, workspace.site), base, file, workspace.site)
+    request = SifRequest(record, change_of(record, workspace.site), base, file, workspace.site, options.prefix)
     notices = build_sif(request, dry_run=options.dry_run)
     size = 0 if options.dry_run else file.stat().st_size
     if options.as_json:
         show_json({"file": str(file), "module": record.module, "base": base.base.name, "bytes": size,
-                   "notices": notices, "labels": sif_labels(record, base)})  # fmt: skip
+                   "notices": notices, "labels": sif_labels(record, base, request.place)})  # fmt: skip
         return
     done = "would write" if options.dry_run else f"wrote {human_bytes(size)} to"
     echo(f"{done} {options.output}: {record.module} on {base.base.name}")
@@ -148,11 +145,12 @@ def command(
 ) -> None:
     """Build an image of REV that needs neither this yard nor its path.
 
-    A SIF has the base's files as they are, and REV as an overlay at its own path: nothing is packed twice, and the same
-    revision and base give the same file. Without REV it is the base alone.
+    In both the prefix is at a path of its own, /opt/stackyard/STACK, which no directory of a host hides; files that
+    name its path in the yard are changed.
 
-    In an OCI image the prefix is at a path that all revisions of the stack share, so that equal packages are equal
-    layers: a registry and a node keep each once.
+    A SIF has the base's files as they are, and REV as overlays: nothing is packed twice, and the same revision and base
+    give the same file. Without REV it is the base alone. In an OCI image equal packages of the stack's revisions are
+    equal layers: a registry and a node keep each once.
     """
     record = None if rev is None else revision_of(context, rev)
     FORMATS[kind](context, record, ImageOptions(base, output, name, prefix, compression, dry_run, as_json))

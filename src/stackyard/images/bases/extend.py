@@ -26,7 +26,7 @@ from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import Base, Layer, PythonEnvironment
 from stackyard.images.bases.sources import Source
 from stackyard.images.bases.store import BaseImport, StoredBase
-from stackyard.images.oci.settings import PATH
+from stackyard.images.labels import DEFAULT_PATH
 from stackyard.inputs.models import Check
 from stackyard.make.programs import telling
 from stackyard.yard.kinds.payload import Prefix
@@ -194,8 +194,8 @@ def _configuration(building: BaseBuild, blob: Blob, variables: Mapping[str, str]
 
 def environment_of(base: Base, activated: Mapping[str, str]) -> Sequence[str]:
     """The variables of an extended base: those of its activation, before the base's own environment."""
-    variables = {**dict(line.partition("=")[::2] for line in base.defaults.env), **activated}
-    own = {"PATH": f"{VENV}/bin:{variables.get('PATH') or PATH}"}
+    variables = {**dict(each.partition("=")[::2] for each in base.defaults.env), **activated}
+    own = {"PATH": f"{VENV}/bin:{variables.get('PATH') or DEFAULT_PATH}"}
     for name in ("WITH_CONDA", "WITH_VENV", "WITH_CONDA_VENV"):
         if variables.get(name):
             own[name] = f"{variables[name]}; . {VENV}/bin/activate"

@@ -20,8 +20,8 @@ from stackyard.yard.revision.record import BuildRecord
 _HOST = ("/home", "/tmp", "/var/tmp", "/root", "/proc", "/sys", "/dev")
 
 
-def require(record: BuildRecord, stored: StoredBase) -> None:
-    """Raise if a revision cannot run on a base.
+def require(record: BuildRecord, stored: StoredBase, place: str) -> None:
+    """Raise if a revision cannot run on a base, at this path.
 
     Raises:
         InputError: it is for another platform, for a newer C library, or needs an interpreter that the base lacks.
@@ -33,7 +33,7 @@ def require(record: BuildRecord, stored: StoredBase) -> None:
                          hint="use a base for the same platform")  # fmt: skip
     _require_c_library(record, base)
     files = read(stored.paths.image)
-    _require_no_link(record, base, files)
+    _require_no_link(record, base, files, place)
     if record.interpreter.get("source") == "host":
         _require_file(record, base, files, record.interpreter["path"])
 
@@ -46,13 +46,13 @@ def _require_c_library(record: BuildRecord, base: Base) -> None:
     needs.require(needed, has, stack=record.module, system=f"the base {base.name}")
 
 
-def _require_no_link(record: BuildRecord, base: Base, files: Inventory) -> None:
+def _require_no_link(record: BuildRecord, base: Base, files: Inventory, place: str) -> None:
     """Raise if a directory of the overlay would hide a link of the base at the same path."""
-    for above in map(str, Path(record.prefix).parents):
+    for above in map(str, Path(place).parents):
         if link := files.target(above):
             where = f"in the base {base.name} {above} is a link to {link}"
-            raise InputError(f"{record.module} is in {record.prefix}, and {where}",
-                             hint="use a base without that link, or deploy to a yard elsewhere")  # fmt: skip
+            raise InputError(f"{record.module} is to be in {place}, and {where}",
+                             hint="use a base without that link, or another --prefix")  # fmt: skip
 
 
 def _require_file(record: BuildRecord, base: Base, files: Inventory, path: str) -> None:
@@ -88,13 +88,13 @@ def require_driver(base: Base, site: Site) -> list[Finding]:
     return results
 
 
-def notices(record: BuildRecord, stored: StoredBase) -> Iterator[str]:
+def notices(stored: StoredBase, place: str) -> Iterator[str]:
     """Sentences about differences when this revision runs in a container of this base."""
-    hidden = next((directory for directory in _HOST if Path(record.prefix).is_relative_to(directory)), "")
+    hidden = next((each for each in _HOST if Path(place).is_relative_to(each)), "")
     if hidden:
         yield (
-            f"its files are in {record.prefix}, and a runtime shows the host's {hidden} there: "
-            "start it with --no-home, --contain or --no-mount, or deploy to a yard elsewhere"
+            f"its files are in {place}, and a runtime shows the host's {hidden} there: "
+            "start it with --no-home, --contain or --no-mount, or choose another --prefix"
         )
     if not stored.base.software.shell:
         yield f"the base {stored.base.name} has no /bin/sh: `apptainer shell` and `run` do not work, `exec` does"

@@ -7,7 +7,6 @@ image
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,20 +33,15 @@ from stackyard.images.oci.layout import (
     tag,
 )
 from stackyard.images.oci.owners import owners
-from stackyard.images.oci.paths import Moves
-from stackyard.images.oci.relocate import RelocatedPrefix, Relocation
 from stackyard.images.oci.writer import Writer, writer
-from stackyard.images.squashfs.enter import run_module_within
+from stackyard.images.relocation.paths import ROOT, Moves, place_of, require_place
+from stackyard.images.relocation.prefix import RelocatedPrefix, Relocation
+from stackyard.images.squashfs import within
 from stackyard.make.job import cores
 from stackyard.yard import disk
 from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
-
-ROOT = "/opt/stackyard"
-LIMIT_S = 6 * 3600.0
-WITHIN = "stackyard.images.oci.within"
-"""The program that builds where the image of a revision is mounted."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,7 @@ class OciRequest:
     @property
     def place(self) -> str:
         """The prefix in the image: the same for all revisions of a stack, so that they can share layers."""
-        return self.prefix.rstrip("/") or f"{ROOT}/{self.record.stack}"
+        return place_of(self.record.stack, self.prefix)
 
 
 @dataclass(frozen=True)
@@ -102,21 +96,8 @@ def build(request: OciRequest) -> BuiltImage:
         MissingError: the revision is an image that cannot be mounted on this machine.
         StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
-    if not request.place.startswith("/") or ":" in request.place or ".." in request.place.split("/"):
-        raise InputError(f"not an absolute path without `..` and `:`: {request.place}")
-    if request.record.payload.is_visible:
-        return carry_out(request)
-    with scratch("oci") as work:
-        (work / "wanted").write_bytes(pickle.dumps(request))
-        done = run_module_within(request.record.payload, WITHIN, str(work), timeout_s=LIMIT_S)
-        if not (work / "built").exists():
-            message = f"building the image of {request.record.module} exited with status {done.returncode}"
-            raise StackyardError(message, detail=done.output)
-        result = pickle.loads((work / "built").read_bytes())
-    if isinstance(result, StackyardError):
-        raise result
-    assert isinstance(result, BuiltImage)
-    return result
+    require_place(request.place)
+    return within.call(request.record.payload, carry_out, request, f"building the image of {request.record.module}")
 
 
 def carry_out(request: OciRequest) -> BuiltImage:

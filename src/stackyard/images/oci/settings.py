@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from stackyard.core import change as ops
-from stackyard.host.files.hashing import sha256_file
 from stackyard.images.bases.blobs import EPOCH
+from stackyard.images.labels import DEFAULT_PATH
+from stackyard.images.labels import labels as revision_labels
 from stackyard.images.oci import layers
-from stackyard.images.oci.paths import Moves
+from stackyard.images.relocation.paths import Moves
 from stackyard.yard.kinds.payload import IMAGES
-from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where a base names none."""
 _KEPT = (ops.Prepend, ops.Append, ops.Set, ops.SetRestorable, ops.Default, ops.Flags, ops.Join)
 """Operations with a meaning where nothing is ever unloaded and the user is not known."""
 COMPRESSOR = "io.stackyard.compressor"
@@ -32,11 +29,11 @@ def environment(
         yard: the root; a variable that names another of its directories is left out.
         base: the variables of the base.
     """
-    environ = {"PATH": PATH, **dict(line.partition("=")[::2] for line in base)}
+    environ = {"PATH": DEFAULT_PATH, **dict(line.partition("=")[::2] for line in base)}
     operations: list[ops.Operation] = []
     lost: dict[str, list[str]] = {}
     for operation in change:
-        moved = _moved(operation, moves)
+        moved = moves.operation(operation)
         name = getattr(operation, "variable", getattr(operation, "name", ""))
         if name == IMAGES or isinstance(operation, ops.Notice):
             continue
@@ -52,13 +49,6 @@ def environment(
     ]
 
 
-def _moved(operation: ops.Operation, moves: Moves) -> ops.Operation:
-    values: dict[str, Any] = {
-        name: moves.path(value) for name, value in vars(operation).items() if isinstance(value, str)
-    }
-    return replace(operation, **values)
-
-
 def labels(
     record: BuildRecord, prefix: str, base: str, digest: str, compression: layers.Compression = "gzip"
 ) -> dict[str, str]:
@@ -67,21 +57,7 @@ def labels(
     Args:
         base, digest: the name of the base, and its manifest's digest; empty without one.
     """
-    licences = sorted({str(licence.get("name", "")) for licence in record.licences} - {""})
-    result = {
-        "org.opencontainers.image.title": record.module,
-        "org.opencontainers.image.version": record.version,
-        "org.opencontainers.image.description": record.summary,
-        "org.opencontainers.image.licenses": ", ".join(licences),
-        "org.opencontainers.image.base.name": base,
-        "org.opencontainers.image.base.digest": digest,
-        "io.stackyard.prefix": prefix,
-        "io.stackyard.platform": record.platform,
-        "io.stackyard.input-hash": record.input_hash,
-        "io.stackyard.lock-sha256": sha256_file(RevisionPaths.of(record.path).lock),
-        COMPRESSOR: layers.compressor(compression),
-    }
-    return {name: value for name, value in result.items() if value}
+    return {**revision_labels(record, prefix, base, digest), COMPRESSOR: layers.compressor(compression)}
 
 
 def configuration(

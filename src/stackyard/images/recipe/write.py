@@ -18,9 +18,9 @@ from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted, some
 from stackyard.host.files.hashing import local_path
-from stackyard.images.oci.paths import Moves
 from stackyard.images.oci.settings import COMPRESSOR, environment, labels
 from stackyard.images.recipe import install
+from stackyard.images.relocation.paths import Moves
 from stackyard.lock.lockfile.export import pylock
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.yard.revision.directories import RevisionPaths

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from stackyard import __version__
@@ -14,6 +15,8 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.images.bases import fit
 from stackyard.images.bases.store import StoredBase
+from stackyard.images.labels import labels as revision_labels
+from stackyard.images.relocation.paths import Moves, place_of, require_place
 from stackyard.images.sif import file as sif
 from stackyard.images.sif import inside, overlay
 from stackyard.images.squashfs import file as squashfs
@@ -25,18 +28,29 @@ from stackyard.yard.write.atomic import fault_point
 from stackyard.yard.write.permissions import program_mode
 
 BASE_LABEL, OVERLAY_LABEL = "io.stackyard.base-sha256", "io.stackyard.overlay-sha256"
-"""The labels with the hashes of a SIF's two partitions."""
+CHANGES_LABEL = "io.stackyard.changes-sha256"
+"""The labels with the hashes of a SIF's partitions."""
 
 
 @dataclass(frozen=True)
 class SifRequest:
-    """The request for a SIF: revision, environment change, base, file, and the site whose nodes run it."""
+    """The request for a SIF: revision, environment change, base, file, and the site whose nodes run it.
+
+    Attributes:
+        prefix: where the revision is in the image; empty: where OCI images have it.
+    """
 
     record: BuildRecord
     change: EnvironmentChange
     base: StoredBase
     file: Path
     site: Site
+    prefix: str = ""
+
+    @property
+    def place(self) -> str:
+        """The prefix in the image."""
+        return place_of(self.record.stack, self.prefix)
 
 
 def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
@@ -51,39 +65,25 @@ def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
     """
     if not request.file.parent.is_dir():
         raise InputError(f"no such directory: {request.file.parent}", hint="create it, or choose another -o")
-    record, base, change = request.record, request.base, _within(request.change)
-    fit.require(record, base)
+    require_place(request.place)
+    record, base = request.record, request.base
+    change = _within(request.change, overlay.moves_of(record, request.place))
+    fit.require(record, base, request.place)
     findings = fit.require_driver(base.base, request.site)
     if not dry_run:
-        _write(request, change, labels_of(record, base))
-    return [*(finding.message for finding in findings), *fit.notices(record, base), *inside.left_out_of(change)]
+        _write(request, change, labels_of(record, base, request.place))
+    return [*(each.message for each in findings), *fit.notices(base, request.place), *inside.left_out_of(change)]
 
 
-def _within(change: EnvironmentChange) -> EnvironmentChange:
-    """The change without variables that name images to mount: inside, the files are unpacked."""
-    return EnvironmentChange(tuple(operation for operation in change if getattr(operation, "variable", "") != IMAGES))
+def _within(change: EnvironmentChange, moves: Moves) -> EnvironmentChange:
+    """The change at the path in the image, without variables that name images to mount."""
+    return EnvironmentChange(tuple(moves.operation(each) for each in change if getattr(each, "variable", "") != IMAGES))
 
 
-def labels_of(record: BuildRecord, base: StoredBase) -> dict[str, str]:
+def labels_of(record: BuildRecord, base: StoredBase, place: str) -> dict[str, str]:
     """The labels of an image, deterministic for the same revision and base."""
-    paths = RevisionPaths.of(record.path)
-    recipe = {path.name: sha256_file(path) for path in sorted(paths.recipe.glob("*")) if path.is_file()}
-    licences = (*record.licences, *base.base.licences)
-    labels = {
-        "org.opencontainers.image.title": record.module,
-        "org.opencontainers.image.description": record.summary,
-        "org.opencontainers.image.version": record.version,
-        "org.opencontainers.image.licenses": ", ".join(str(licence["name"]) for licence in licences),
-        "io.stackyard.prefix": record.prefix,
-        "io.stackyard.platform": record.platform,
-        "io.stackyard.version": __version__,
-        "io.stackyard.input-hash": record.input_hash,
-        "io.stackyard.lock-sha256": sha256_file(paths.lock) if paths.lock.exists() else "",
-        "io.stackyard.recipe": " ".join(f"{name}={digest}" for name, digest in recipe.items()),
-        "io.stackyard.packages": " ".join(sorted(f"{package.name}={package.version}" for package in record.packages)),
-    }
-    all_labels = {**base.base.defaults.labels, **labels, **_labels_of_base(base)}
-    return {key: value for key, value in all_labels.items() if value}
+    own = revision_labels(record, place, base.base.source, base.base.manifest, base.base.licences)
+    return {**base.base.defaults.labels, **own, **_labels_of_base(base)}
 
 
 def _labels_of_base(base: StoredBase) -> dict[str, str]:
@@ -105,34 +105,47 @@ def build_base(base: StoredBase, file: Path) -> None:
         root = _root(work, base, EnvironmentChange(), labels)
         upper = work / "overlay.sqsh"
         squashfs.pack(root, upper)
-        _put_together(base, upper, labels, f"# the base {base.base.name}\n".encode(), file, work)
+        _put_together(base, [upper], labels, f"# the base {base.base.name}\n".encode(), file, work)
 
 
 def _write(request: SifRequest, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
-    """Write the base's SquashFS unchanged, and the revision as an overlay: nothing is packed twice."""
+    """Write the base's SquashFS unchanged, and the revision as overlays: nothing is packed twice."""
     record, base = request.record, request.base
     with scratch("sif", request.file.parent) as work:
-        root = _root(work, base, change, labels)
-        upper = overlay.pack(record, root, overlay.SideFiles.of(record), work)
-        _put_together(base, upper, labels, _recipe(record), request.file, work)
+        root = _root(work, base, change, labels, request)
+        layers = overlay.pack(overlay.Move(record, request.place, root, work))
+        _put_together(base, layers, labels, _recipe(record), request.file, work)
 
 
-def _root(work: Path, base: StoredBase, change: EnvironmentChange, labels: Mapping[str, str]) -> Path:
-    root = work / "root"
+def _root(
+    work: Path,
+    base: StoredBase,
+    change: EnvironmentChange,
+    labels: Mapping[str, str],
+    request: SifRequest | None = None,
+) -> Path:
+    """The container's ``/`` with what a runtime reads, and the mark by which a start sees the revision's files."""
+    root, mark = work / "root", ""
     root.mkdir()
-    inside.write(root, base.base.defaults.env, change, labels)
+    if request is not None:
+        mark = f"{request.place}/{overlay.OWN}/{request.record.input_hash[:16]}"
+        (root / mark.lstrip("/")).parent.mkdir(parents=True)
+        (root / mark.lstrip("/")).touch()
+    inside.write(root, base.base.defaults.env, change, labels, mark)
     return root
 
 
 def _put_together(
-    base: StoredBase, upper: Path, labels: Mapping[str, str], recipe: bytes, file: Path, work: Path
+    base: StoredBase, layers: Sequence[Path], labels: Mapping[str, str], recipe: bytes, file: Path, work: Path
 ) -> None:
-    path, said = work / "new.sif", {**labels, OVERLAY_LABEL: sha256_file(upper)}
+    path = work / "new.sif"
+    hashes = dict(zip((OVERLAY_LABEL, CHANGES_LABEL), map(sha256_file, layers), strict=False))
     sif.write(path, base.base.architecture, [
         sif.PartSource(sif.DEFINITION, "recipe", recipe),
-        sif.PartSource(sif.JSON, sif.INSPECT, _metadata(said, recipe)),
+        sif.PartSource(sif.JSON, sif.INSPECT, _metadata({**labels, **hashes}, recipe)),
         sif.PartSource(sif.PARTITION, f"base-{base.base.name}", base.paths.image, sif.SYSTEM, base.base.root.sha256),
-        sif.PartSource(sif.PARTITION, "prefix", upper, sif.OVERLAY, said[OVERLAY_LABEL]),
+        *(sif.PartSource(sif.PARTITION, layer.stem, layer, sif.OVERLAY, digest)
+          for layer, digest in zip(layers, hashes.values(), strict=True)),
     ])  # fmt: skip
     path.chmod(program_mode())
     fault_point("sif")
@@ -148,10 +161,13 @@ def check(file: Path) -> list[str]:
     """
     image_file = sif.read(file)
     labels, done = image_file.labels(), []
-    for part, label in ((sif.SYSTEM, BASE_LABEL), (sif.OVERLAY, OVERLAY_LABEL)):
-        partition = image_file.partition(part)
+    layers = zip_longest(
+        image_file.partitions(sif.OVERLAY), (OVERLAY_LABEL, *([CHANGES_LABEL] * (CHANGES_LABEL in labels)))
+    )
+    for partition, label in ((image_file.partition(sif.SYSTEM), BASE_LABEL), *layers):
         if partition is None or label not in labels:
-            raise InputError(f"{file} was not written by stackyard: no hash of its {sif.PARTS[part]} partition",
+            kind = sif.PARTS[sif.SYSTEM if label == BASE_LABEL else sif.OVERLAY]
+            raise InputError(f"{file} was not written by stackyard: no hash of its {kind} partition",
                              hint="verify it with the program that made it")  # fmt: skip
         if image_file.sha256(partition) != labels[label]:
             raise ChecksFailed(f"{file} has changed: its {partition.title} is not the one in its labels",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from stackyard.core import change as ops
 from stackyard.core import posix
+from stackyard.images.labels import DEFAULT_PATH
 
 DIRECTORY = ".singularity.d"
 _LIBRARIES = f"/{DIRECTORY}/libs"
@@ -43,31 +44,49 @@ $1="}"
 "*}"
 }
 """
+_PATH = f'[ -n "${{PATH-}}" ] || export PATH={DEFAULT_PATH}\n'
+_HIDDEN = 4
+"""The exit status of a container whose files are hidden, as that of an image that cannot be mounted."""
 _RUN = """#!/bin/sh
 [ $# -gt 0 ] || set -- /bin/sh
 exec "$@"
 """
 
 
-def write(directory: Path, env: Sequence[str], change: ops.EnvironmentChange, labels: Mapping[str, str]) -> None:
+def write(
+    directory: Path, env: Sequence[str], change: ops.EnvironmentChange, labels: Mapping[str, str], mark: str = ""
+) -> None:
     """Write ``/.singularity.d`` of a container.
 
     Args:
         directory: the container's ``/``.
         env: the base's environment, as ``NAME=value``.
+        mark: a file of the image; a start where it is not visible is refused, since a directory of the host hides it.
         change: the environment change of the revision.
     """
     scripts = directory / DIRECTORY / "env"
     scripts.mkdir(parents=True)
     if env:  # else the base's own script stays visible below, where it has one
         (scripts / "10-docker2singularity.sh").write_text(_of_base(env), encoding="utf-8")
-    (scripts / "95-stackyard.sh").write_text(_of_revision(change), encoding="utf-8")
+    (scripts / "95-stackyard.sh").write_text(_PATH + _checked(mark) + _of_revision(change), encoding="utf-8")
     (scripts / "99-base.sh").write_text(_BASE, encoding="utf-8")
     (directory / DIRECTORY / "labels.json").write_text(
         json.dumps(dict(labels), sort_keys=True) + "\n", encoding="utf-8"
     )
     (directory / DIRECTORY / "runscript").write_text(_RUN, encoding="utf-8")
     (directory / DIRECTORY / "runscript").chmod(0o755)
+
+
+def _checked(mark: str) -> str:
+    if not mark:
+        return ""
+    place = mark.rpartition("/.stackyard/")[0]
+    text = f"stackyard: a directory of the host hides {place} of this image"
+    hint = f"  hint: leave out the bind mount (-B, --bind, APPTAINER_BIND) of a directory above {place}"
+    return (
+        f"if ! [ -e {shlex.quote(mark)} ]; then\n"
+        f"    printf '%s\\n' {shlex.quote(text)} {shlex.quote(hint)} >&2\n    exit {_HIDDEN}\nfi\n"
+    )
 
 
 def _of_revision(change: ops.EnvironmentChange) -> str:

@@ -1,42 +1,47 @@
-"""The upper layer of a container: the files of a revision at their own path, as one SquashFS.
+"""The upper layers of a container: a revision at its path in the image, as two SquashFS files.
 
-A revision's image has only its prefix. mksquashfs's ``-root-becomes`` adds the directories above it, one after the
-other, rewriting only the tables of the SquashFS and not the packed data.
+The first one holds the prefix as it is: of a revision that is an image the packed data are taken over, and only the
+tables of the SquashFS are written again, with the directories above the prefix (mksquashfs's ``-root-becomes``). The
+second one holds what differs at the new path, by `images.relocation`, and what is left out there (as character devices
+0:0, by which overlayfs hides a file). Both together are the prefix that an OCI image has.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.run.command import CommandError, run, which
+from stackyard.images.oci.layers import Entry
+from stackyard.images.relocation.paths import ROOT, Moves
+from stackyard.images.relocation.prefix import Relocation
 from stackyard.images.squashfs import file as squashfs
+from stackyard.images.squashfs import within
+from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 WRAP_S = 3600.0
+OWN = ".stackyard"
+"""The directory of the prefix for what a revision has beside it: settings, commands, the lock."""
 
 
 @dataclass(frozen=True)
-class SideFiles:
-    """Files outside of the prefix, each at its absolute path inside."""
+class Move:
+    """A revision on its way into an image: its record, its path there, the container's ``/``, an empty directory."""
 
-    sources: Mapping[str, Path]
-
-    @classmethod
-    def of(cls, record: BuildRecord) -> SideFiles:
-        """The files that a revision uses outside its prefix: commands and settings, and an interpreter of the yard."""
-        paths = RevisionPaths.of(record.path)
-        own = {str(place): place for place in (paths.condarc, paths.commands, paths.lock) if place.exists()}
-        return cls({**own, **interpreter(record)})
+    record: BuildRecord
+    place: str
+    root: Path
+    work: Path
 
 
 def interpreter(record: BuildRecord) -> dict[str, Path]:
-    """The directory of a Python that uv installed outside of the prefix, and the links to it."""
+    """The directory of the Python that uv installed outside the prefix, and the links to it beside."""
     if record.interpreter.get("source") != "uv":
         return {}
     home = Path(record.interpreter["path"]).resolve().parent.parent
@@ -44,59 +49,97 @@ def interpreter(record: BuildRecord) -> dict[str, Path]:
     return {str(path): path for path in (home, *links)}
 
 
-def pack(record: BuildRecord, root: Path, beside: SideFiles, work: Path) -> Path:
-    """Create the overlay.
+def moves_of(record: BuildRecord, place: str) -> Moves:
+    """Where everything of a revision is in an image."""
+    homes = interpreter(record).values()
+    pythons = [(str(home), f"{ROOT}/python/{home.resolve().name}") for home in homes]
+    return Moves.of([(record.prefix, place), *((str(path), to) for path, to in _beside(record, place)), *pythons])
 
-    Args:
-        root: a directory with more of the container's ``/``, e.g. ``.singularity.d``.
-        work: a directory for temporary files and the result.
+
+def _beside(record: BuildRecord, place: str) -> list[tuple[Path, str]]:
+    paths = RevisionPaths.of(record.path)
+    own = (paths.condarc, paths.commands, paths.lock)
+    return [(path, f"{place}/{OWN}/{path.name}") for path in own if path.exists()]
+
+
+def pack(move: Move) -> tuple[Path, Path]:
+    """Make both layers.
 
     Raises:
-        MissingError: mksquashfs is missing.
+        InputError: a binary file has no room for the new path.
+        MissingError: mksquashfs is missing, or the revision is an image that cannot be mounted here.
         StackyardError: the prefix cannot be packed; the disk is full.
     """
-    paths, file = RevisionPaths.of(record.path), work / "overlay.sqsh"
+    record, work = move.record, move.work
+    lower, upper = work / "prefix.sqsh", work / "changes.sqsh"
+    paths = RevisionPaths.of(record.path)
     if record.payload.is_packed:
-        shutil.copyfile(paths.image, file)
-        if bad := record.payload.changed(paths.image, read=file):
+        shutil.copyfile(paths.image, lower)
+        if bad := record.payload.changed(paths.image, read=lower):
             raise StackyardError(bad, hint=f"`stackyard image check {record.module}`; then deploy again")  # fmt: skip
     else:
-        squashfs.pack(paths.prefix, file)
-    _wrap(file, Path(record.prefix), _levels(Path(record.prefix), root, beside, work / "levels"))
-    return file
+        squashfs.pack(Path(record.prefix), lower)
+    dropped = within.call(record.payload, stage, move, f"moving {record.module} to {move.place}")
+    _wrap(lower, PurePosixPath(move.place), work / "above")
+    squashfs.pack(move.root, upper, hidden=[f"{move.place}/{name}".lstrip("/") for name in dropped])
+    return lower, upper
 
 
-def _levels(prefix: Path, root: Path, beside: SideFiles, work: Path) -> dict[Path, Path]:
-    """For each directory above the prefix, a directory with its other files."""
-    levels = {}
-    for number, above in enumerate(prefix.parents):
-        levels[above] = work / str(number)
-        levels[above].mkdir(parents=True)
-    for entry in root.iterdir():
-        entry.rename(levels[Path("/")] / entry.name)
-    for inside, source in beside.sources.items():
-        above = next(parent for parent in prefix.parents if Path(inside).is_relative_to(parent))
-        _place(source, levels[above] / Path(inside).relative_to(above))
-    return levels
+def stage(move: Move) -> list[str]:
+    """Put what differs at the new path below the container's ``/``; returns the files of the prefix to be hidden."""
+    record, moves = move.record, moves_of(move.record, move.place)
+    python, yard = Prefix(Path(record.prefix)).python, RevisionPaths.of(record.path).yard
+    trees = {Path(record.prefix): move.place}
+    trees |= {home: moves.path(str(home)) for home in interpreter(record).values() if not home.is_symlink()}
+    dropped: list[str] = []
+    for number, (tree, place) in enumerate(trees.items()):
+        work = move.work / f"moved-{number}"
+        work.mkdir()
+        found = Relocation(tree, place, moves, work, yard).relocate(python if python.exists() else None)
+        own = str(tree) == record.prefix
+        for name in found.changed if own else found.entries:
+            _put(found.entries[name], move.root, work)
+        dropped += found.dropped if own else []
+    for path, place in _beside(record, move.place):
+        for source in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if source.is_file():
+                target = move.root / place.lstrip("/") / source.relative_to(path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(moves.in_text(source.read_bytes()))
+                shutil.copymode(source, target)
+    for name in dropped:
+        (move.root / move.place.lstrip("/") / name).parent.mkdir(parents=True, exist_ok=True)
+    return dropped
 
 
-def _place(source: Path, target: Path) -> None:
+def _put(entry: Entry, root: Path, work: Path) -> None:
+    target = root / entry.name
+    if entry.directory:
+        target.mkdir(parents=True, exist_ok=True)
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_symlink():
-        target.symlink_to(source.readlink())
-    elif source.is_dir():
-        shutil.copytree(source, target, symlinks=True)
+    if entry.target:
+        target.symlink_to(entry.target)
+        return
+    source = Path(entry.source)
+    if source.is_relative_to(work):
+        source.rename(target)
     else:
         shutil.copyfile(source, target)
+    target.chmod(entry.mode)
 
 
-def _wrap(file: Path, prefix: Path, levels: Mapping[Path, Path]) -> None:
+def _wrap(file: Path, prefix: PurePosixPath, work: Path) -> None:
+    """Put the directories above a prefix into its SquashFS."""
     program = which("mksquashfs")
-    below = prefix
-    for above in prefix.parents:
-        words = [str(program), str(levels[above]), str(file), "-root-becomes", below.name, *squashfs.APPEND]
+    work.mkdir()
+    for below in (prefix, *_directories(prefix)):
+        words = [str(program), str(work), str(file), "-root-becomes", below.name, *squashfs.APPEND]
         try:
             run(words, env={**os.environ, **squashfs.EPOCH}, timeout_s=WRAP_S)
         except CommandError as error:
             raise squashfs.failure(error, file) from error
-        below = above
+
+
+def _directories(prefix: PurePosixPath) -> Iterable[PurePosixPath]:
+    return prefix.parents[:-1]

@@ -87,8 +87,9 @@ class PackedTree:
 
 
 def pack(
-    tree: Path, file: Path, *, order: Sequence[str] = (), processors: int = 0, as_it_is: bool = False
-) -> PackedTree:
+    tree: Path, file: Path, *, order: Sequence[str] = (), processors: int = 0, as_it_is: bool = False,
+    hidden: Sequence[str] = (),
+) -> PackedTree:  # fmt: skip
     """Pack a tree; the same tree gives the same bytes, whatever its times, owners, or the processors used.
 
     Inside, files are readable for all, and executable for all if their owner may execute them: the image file's own
@@ -99,6 +100,8 @@ def pack(
         processors: the maximal number; 0: all that this process may use.
         as_it_is: keep write permissions, for a container with a writable layer (/tmp), and the times of files, by which
             Python recognises bytecode: for a third-party system. The bytes then depend on the times.
+        hidden: paths of a layer below that this one hides, in directories of the tree: a device 0:0 each, as overlayfs
+            has it.
 
     Raises:
         MissingError: mksquashfs is missing, or cannot compress with zstd.
@@ -113,6 +116,11 @@ def pack(
         if order:
             (work / "order").write_text(_sorted(tree, order), encoding="utf-8")
             words += ["-sort", str(work / "order")]
+        if hidden:
+            (work / "hidden").write_text(
+                "".join(f"{_quoted(name)} c 0644 0 0 0 0\n" for name in hidden), encoding="utf-8"
+            )
+            words += ["-pf", str(work / "hidden")]
         try:
             run(words, env=_environment(as_it_is), timeout_s=PACK_TIMEOUT_S)
         except CommandError as error:
@@ -120,6 +128,11 @@ def pack(
             raise failure(error, file, tree) from error
     _sync(file)
     return PackedTree(sha256_file(file), file.stat().st_size, superblock(file).entries, version_of(program))
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _environment(as_it_is: bool) -> dict[str, str]:

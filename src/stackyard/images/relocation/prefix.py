@@ -25,7 +25,7 @@ from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.command import run
 from stackyard.images.oci.layers import Entry, mode_of
-from stackyard.images.oci.paths import Moves, too_long
+from stackyard.images.relocation.paths import Moves, too_long
 from stackyard.make.bytecode import bytecode_worker
 from stackyard.make.bytecode.pyfiles import source_of
 from stackyard.make.hashes.tree import CONDA_ORIGINS
@@ -47,6 +47,7 @@ class RelocatedPrefix:
         entries: files, links and empty directories, by their path in the prefix.
         programs: the ELF files, whose needs the C library of the base must satisfy.
         outside: links that lead out of it, with their targets.
+        changed, dropped: files and links that differ from those of the prefix; files that are left out.
         traces: files that name other directories of the yard.
     """
 
@@ -54,6 +55,8 @@ class RelocatedPrefix:
     programs: list[str] = field(default_factory=list)
     outside: dict[str, str] = field(default_factory=dict)
     traces: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -244,7 +247,9 @@ class Relocation:
                 continue
             result.entries[name.rstrip("/")] = self._entry(name.rstrip("/"), status)
         result.outside = {name: entry.target for name, entry in result.entries.items() if self._leads_out(entry)}
-        result.traces = [name for name, traits in seen.items() if traits.yard and self._names_the_yard(name)]
+        result.changed = [name for name, entry in result.entries.items() if self._differs(name, entry)]
+        result.dropped = sorted(self._dropped)
+        result.traces = [name for name, each in seen.items() if each.yard and self._names_the_yard(name)]
         return result
 
     def _names_the_yard(self, name: str) -> bool:
@@ -252,6 +257,9 @@ class Relocation:
         if name in self._dropped:
             return False
         return name not in self._changed or self._look(name).yard
+
+    def _differs(self, name: str, entry: Entry) -> bool:
+        return name in self._changed or bool(entry.target and entry.target != str((self._tree / name).readlink()))
 
     def _entry(self, name: str, status: os.stat_result) -> Entry:
         inside = f"{self._root}/{name}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from mmap import mmap
+from typing import Any
 
+from stackyard.core import change as ops
 from stackyard.core.errors import InputError
 
 _LONG = re.compile(rb"""\A#!/bin/sh\n'''exec' "?(/[^\s"]+)"? ?"\$0" "\$@"(?:\n' '''| \#''')\n""")
@@ -15,6 +17,8 @@ _LONG = re.compile(rb"""\A#!/bin/sh\n'''exec' "?(/[^\s"]+)"? ?"\$0" "\$@"(?:\n' 
 _KERNELS_LIMIT = 127
 
 
+ROOT = "/opt/stackyard"
+"""Where revisions are in images: a path that no host uses, so that nothing of a host is bound over it."""
 Buffer = bytearray | mmap
 """The bytes of a binary file, which are changed in their place: a library may have gigabytes."""
 
@@ -62,6 +66,16 @@ class Moves:
         """A path, or a list of paths, with the new paths."""
         return self.in_text(path.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
+    def operation(self, operation: ops.Operation) -> ops.Operation:
+        """An operation of a module with the new paths."""
+        values: dict[str, Any] = {}
+        for name, value in vars(operation).items():
+            if isinstance(value, str):
+                values[name] = self.path(value)
+            elif isinstance(value, tuple) and value and all(isinstance(item, str) for item in value):
+                values[name] = tuple(map(self.path, value))
+        return replace(operation, **values)
+
     def in_strings(self, data: Buffer) -> None:
         """Replace paths in a binary file that conda prepared for relocation: null-terminated strings with padding."""
         for pattern, new in self._patterns:
@@ -92,3 +106,14 @@ def too_long(name: str, old: str, new: str) -> InputError:
         f"{new} is longer than {old}, and the binary file {name} has room for the latter only",
         hint=f"name a path of at most {len(old)} characters: --prefix PATH",
     )
+
+
+def place_of(stack: str, prefix: str = "") -> str:
+    """The prefix in an image: that given, else the same for all revisions of a stack, so that they share layers."""
+    return prefix.rstrip("/") or f"{ROOT}/{stack}"
+
+
+def require_place(place: str) -> None:
+    """Raise InputError if a prefix in an image is not usable: with `..`, in a list of paths, or not absolute."""
+    if not place.startswith("/") or ":" in place or ".." in place.split("/"):
+        raise InputError(f"not an absolute path without `..` and `:`: {place}")

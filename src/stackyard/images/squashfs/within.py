@@ -1,0 +1,63 @@
+"""Calls a function of this program where the image of a revision is mounted: outside, only its stubs are visible.
+
+python -m stackyard.images.squashfs.within DIRECTORY    carries out the call that `call` has written there
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from stackyard.core.errors import StackyardError
+from stackyard.host.files.scratch import scratch
+from stackyard.images.squashfs.enter import run_module_within, staying_mounted
+from stackyard.yard.kinds.payload import Payload
+
+NAME = "stackyard.images.squashfs.within"
+LIMIT_S = 6 * 3600.0
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def call(payload: Payload, function: Callable[[A], R], argument: A, what: str) -> R:
+    """The result of a function that reads the files of a revision at their paths.
+
+    Args:
+        function: one of a module, by whose name the other process finds it.
+        what: what the function does, for the error: "building the image of demo/1".
+
+    Raises:
+        MissingError: the image cannot be mounted on this machine.
+        StackyardError: what the function raises, or its process ended.
+    """
+    if payload.is_visible:
+        return function(argument)
+    with scratch("within") as work:
+        (work / "call").write_bytes(pickle.dumps((payload, function, argument)))
+        done = run_module_within(payload, NAME, str(work), timeout_s=LIMIT_S)
+        if not (work / "result").exists():
+            raise StackyardError(f"{what} exited with status {done.returncode}", detail=done.output)
+        result, error = pickle.loads((work / "result").read_bytes())
+    if error is not None:
+        raise error
+    made: R = result
+    return made
+
+
+def main(work: Path) -> None:
+    """Carry out the call, and write its result or its error beside it."""
+    payload, function, argument = pickle.loads((work / "call").read_bytes())
+    result, failure = None, None
+    try:
+        with staying_mounted(payload):
+            result = function(argument)
+    except StackyardError as error:
+        failure = error
+    (work / "result").write_bytes(pickle.dumps((result, failure)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
