@@ -1,4 +1,4 @@
-"""Licences that each user accepts: asked once, at a terminal, before the first command of a stack runs."""
+"""Asks for the acceptance of licences once, at a terminal, before the first command of a stack runs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
-    """The variables by which you have accepted the licences of a revision; what is not accepted is asked for.
+    """The variables by which you have accepted a revision's licences; asks for missing acceptances.
 
     Raises:
-        MissingError: one is not accepted, and this is not a terminal; or you decline it.
+        MissingError: a licence is not accepted, and this is not a terminal; or you decline it.
     """
     if not any(entry.get("variable") for entry in record.licences):
         return {}
@@ -40,9 +40,9 @@ def agreed(context: Context, record: BuildRecord) -> dict[str, str]:
 
 
 def agree(context: Context, job: Job) -> Job:
-    """The job with the variables of the licences that its ranks need; what you have not accepted is asked for.
+    """The job with the licence variables that its ranks need; asks for missing acceptances.
 
-    The revision is read where the job has it: a run that is started again may have one that no name leads to now.
+    The revision is read from the job's own path: a repeated run may use one that has no name any more.
     """
     from stackyard.yard.api import read_record
 
@@ -53,7 +53,7 @@ def agree(context: Context, job: Job) -> Job:
 
 
 def confirmed(name: str, of: str, text: str) -> bool:
-    """Show a licence's text at this terminal and ask for it; False if it is declined, or this is not a terminal."""
+    """Show a licence's text at this terminal and ask for acceptance; False if declined, or without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     text = text or f"{of} names the licence {name} and has no text of it.\n"
@@ -65,7 +65,7 @@ def confirmed(name: str, of: str, text: str) -> bool:
 
 
 def ask(needed: NeededLicence, record: BuildRecord) -> None:
-    """Show a licence's text and ask; without a terminal say what to type.
+    """Show a licence's text and ask; without a terminal print the command to use.
 
     Raises:
         MissingError: it is not accepted.

@@ -1,4 +1,4 @@
-"""A command line that click rejects, as an error like all others: what is wrong, and what to type."""
+"""Reports a command line that click rejects like other errors: what is wrong, and a hint."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ GLOBAL = ("--yard", "--site", "--debug")
 
 
 class SuggestingGroup(click.Group):
-    """A group that names the command which a misspelt word, or the word of another tool, was probably meant to be."""
+    """A group that suggests commands for misspelt words and for words of other tools."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Like click's, with a suggestion."""
+        """Like click's method, with a suggestion."""
         names = self.list_commands(ctx)
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise _UsageErrorWithHint(
@@ -53,7 +53,7 @@ def _suggestion(path: str, args: Sequence[str], names: Sequence[str]) -> str:
 
 
 def as_error(error: click.ClickException) -> StackyardError:
-    """What click found wrong with a command line, in the form of this program's own errors."""
+    """A click error in the form of this program's own errors."""
     if not isinstance(error, click.UsageError):
         return InputError(_plain(error.format_message()))
     path = error.ctx.command_path if error.ctx else " ".join(["stackyard", *takewhile(_is_word, sys.argv[1:])])
@@ -106,6 +106,6 @@ def _name(param: click.Parameter) -> str:
 
 
 def _plain(text: str) -> str:
-    """A sentence of click as the second half of one of ours."""
+    """A sentence of click, turned into the second half of one of our messages."""
     text = text.rstrip(".").replace("integer range", "integer").replace("float range", "number")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -24,14 +24,14 @@ class Context(Settings):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The words of this command line as records and manifests keep them: without secrets in URLs."""
+        """The words of this command line for records and manifests: without secrets in URLs."""
         from stackyard.core.secrets import redacted
 
         return ("stackyard", *(redacted(word) for word in sys.argv[1:]))
 
     @property
     def program(self) -> str:
-        """How to call this program for the same yard and site, from any directory; for messages."""
+        """The command for this program with the same yard and site, from any directory; for messages."""
         words = ["stackyard"]
         if self.yard_option is not None:
             words += ["--yard", str(self.yard_option.absolute())]
@@ -40,7 +40,7 @@ class Context(Settings):
         return shlex.join(words)
 
     def job_workspace(self) -> Workspace:
-        """What jobs are planned and recorded with: this site and yard, this shell, this command line."""
+        """The workspace for jobs: this site and yard, this shell, this command line."""
         from stackyard.launch.api.jobs import Workspace
 
         site, file = self.site(), self.site_file()
@@ -50,5 +50,5 @@ class Context(Settings):
         )  # fmt: skip
 
     def notice(self, text: str) -> None:
-        """On standard error."""
+        """Print it on standard error."""
         show_notice(text)

@@ -1,7 +1,7 @@
 """Progress on a terminal (a live line per running step) or in a log (a line per step). Both go to standard error.
 
-On a terminal, a step that ends leaves one permanent line with its time, and notices come between those lines. So the
-screen reads like a log afterwards, and only running steps are redrawn.
+On a terminal, a finished step leaves one permanent line with its time, and notices appear between those lines. So the
+screen looks like a log afterwards, and only running steps are redrawn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Lines(Progress):
         pass
 
     def phase(self, subject: str, phase: str, detail: str = "") -> None:
-        """One line, unless nothing changed."""
+        """Print one line, unless nothing changed."""
         text = f"{phase} {detail}".rstrip()
         if self._last.get(subject) != text:
             self._last[subject] = text
@@ -52,14 +52,14 @@ class Lines(Progress):
             print(line, file=sys.stderr, flush=True)
 
     def notice(self, text: str) -> None:
-        """One line; repeated notices are dropped."""
+        """Print one line; repeated notices are dropped."""
         if text not in self.notices:
             self.notices.append(text)
             show_notice(text)
 
 
 class Bars(Progress):
-    """Progress for a terminal: per step its phase, a bar where items are counted, and the elapsed time."""
+    """Progress for a terminal: per step its phase, a bar if items are counted, and the elapsed time."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -105,7 +105,7 @@ class Bars(Progress):
             self._display.update(self._tasks[subject], bar=_bar(done, total), detail=f"{done:,} of {total:,}")
 
     def notice(self, text: str) -> None:
-        """A permanent line; repeated notices are dropped."""
+        """Print a permanent line; repeated notices are dropped."""
         if text not in self.notices:
             self.notices.append(text)
             self._console.print(f"[yellow]note:[/] {_plain(text)}", soft_wrap=True)
@@ -131,7 +131,7 @@ def _bar(done: int, total: int, width: int = 20) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text with its square brackets escaped, so that they are not markup, nor anything that a terminal obeys."""
+    """A text with escaped square brackets, which would be markup, and without terminal control sequences."""
     from rich.markup import escape
 
     return escape(harmless(text))

@@ -1,4 +1,4 @@
-"""Where the program begins: as root, whose the yard is decides which account goes on (`host.account.supervisor`)."""
+"""The program's entry point; for root, the owner of the yard determines the account (`host.account.supervisor`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def begin() -> None:
-    """Go on as the owner of the yard that the command line names; once."""
+    """Continue as the owner of the yard that the command line names; once."""
     if _begun:
         return
     _begun.append(True)
@@ -54,7 +54,7 @@ def _named(options: dict[str, str]) -> Path | None:
 
 
 def _options(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """The options before the verb, the last of each kind, and the rest: as click reads them."""
+    """The options before the verb, the last of each kind, and the rest: parsed as by click."""
     flags: dict[str, str] = {}
     at = 0
     while at < len(words) and words[at].startswith("--"):
@@ -70,7 +70,7 @@ def _options(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _default(site: str | None) -> None:
-    """Begin anew with the yard that a site's file names for root, where it belongs to another account."""
+    """Restart with root's yard from a site's file, if it belongs to another account."""
     from stackyard.core.errors import StackyardError
     from stackyard.host.account import supervisor
     from stackyard.inputs.api import Settings

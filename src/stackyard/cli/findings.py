@@ -1,9 +1,9 @@
-"""How a finding looks in text, for lint, launch, explain and verify.
+"""The text format of findings, for lint, launch, explain and verify.
 
 job.sh:12: warning: what is wrong [rule]
     | the line
     why it matters
-    hint: what to write instead
+    hint: the correction
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def show_finding(
     width: int = 0,
     err: bool = False,
 ) -> None:
-    """One finding on standard output.
+    """Print one finding.
 
     Args:
         word: shown instead of the severity, for a check: its status.
@@ -57,7 +57,7 @@ def show_finding(
 
 
 def show_checks(report: Report) -> None:
-    """The checks of a report that did not pass."""
+    """Print the checks of a report that did not pass."""
     for check in report.problems():
         show_finding(check.finding, word=check.status, indent="    ")
 

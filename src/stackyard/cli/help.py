@@ -16,15 +16,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Decorator(Protocol):
-    """What click's `option` returns."""
+    """The type of decorators returned by click's `option`."""
 
     def __call__(self, function: F, /) -> F:
-        """The function with one option more."""
+        """The function with an additional option."""
         ...
 
 
 class SectionOption(click.Option):
-    """An option that the help shows under a heading of its own."""
+    """An option that the help shows under a heading."""
 
     def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -32,7 +32,7 @@ class SectionOption(click.Option):
 
 
 class LastOption(SectionOption):
-    """An option that ends the options, as python's ``-m`` does: all words after its value are the program's."""
+    """An option that ends the options, like python's ``-m``: all words after its value belong to the program."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let click's parser read a ``--`` after this option's value."""
@@ -112,7 +112,7 @@ def verb(
 
     Args:
         group: the verb that it is below, if any.
-        settings: further ones of `click.command`.
+        settings: further arguments of `click.command`.
     """
     make = group.command if group else click.command
     return lambda function: make(cls=Verb, examples=examples, **settings)(click.pass_obj(function))

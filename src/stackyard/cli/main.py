@@ -85,7 +85,7 @@ _AGAIN = f"{_UNCHANGED}; run the same command again to continue"
 
 
 def _stopped(how: str) -> str:
-    """What is said of a command that a signal ended: what holds for its verb."""
+    """The message for a command that a signal ended, depending on its verb."""
     verb = next((word for word in sys.argv[1:] if word in VERBS), "")
     if verb in ("submit", "runs"):
         return f"{how}: jobs that were submitted go on; `stackyard runs` shows them"
@@ -96,7 +96,7 @@ class LazyGroup(SuggestingGroup):
     """A group whose commands live in ``cli/<section>/<verb>.py``; help texts come from `VERBS` without an import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order in which you need them."""
+        """The verbs in their usual order of use."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -108,7 +108,7 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The lists of verbs, in columns of one width; imports none of them."""
+        """The lists of verbs, in columns of equal width, without importing them."""
         width = max(map(len, VERBS))
         for title, verbs in SECTIONS.items():
             with formatter.section(title):
@@ -151,7 +151,7 @@ def main() -> None:
 
 
 def _hear() -> None:
-    """Have the signals that ask the program to end raised as exceptions."""
+    """Turn the signals that ask the program to end into exceptions."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # as the package has set it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -160,7 +160,7 @@ def _hear() -> None:
 
 
 def _be_deaf() -> None:
-    """Have Ctrl-C end the program at once: where Python raises it while it exits itself, it shows a traceback."""
+    """Make Ctrl-C end the program at once: during Python's own exit it would cause a traceback."""
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -179,7 +179,7 @@ def _leave(code: int) -> None:
 
 
 def _colour() -> bool | None:
-    """False where colours are unwanted (NO_COLOR) or not understood; None: as the stream is a terminal or not."""
+    """False if colours are unwanted (NO_COLOR) or unsupported; None: depends on whether the stream is a terminal."""
     return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 

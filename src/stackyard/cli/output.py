@@ -1,4 +1,4 @@
-"""How results are shown: errors with place, message and hint; tables; JSON."""
+"""The output of results: errors with place, message and hint; tables; JSON."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _discard(stream: TextIO) -> None:
 
 
 def echo(text: object = "", *, err: bool = False) -> None:
-    """Print a line. What does not print is escaped, also ends of lines: no name can look like a line of ours."""
+    """Print a line with unprintable characters and ends of lines escaped, so that no name can imitate our lines."""
     click.echo(one_line(str(text)), err=err)
 
 
@@ -63,12 +63,12 @@ def show_text(text: str, *, err: bool = False) -> None:
 
 
 def emit(text: str) -> None:
-    """Print a text that is to be stored or run as it is: a script, a lock, a list of variables."""
+    """Print a text unchanged, for storing or running: a script, a lock, a list of variables."""
     click.echo(text, nl=False)
 
 
 def show_error(error: StackyardError) -> None:
-    """One error, or several, on standard error: what failed, where and why, and a hint."""
+    """Print one error, or several, on standard error: what failed, where and why, and a hint."""
     problems = error.problems if isinstance(error, ManyErrors) else (error,)
     for problem in problems[:MOST_PROBLEMS]:
         label = click.style("error:", fg="red", bold=True)
@@ -83,23 +83,23 @@ def show_error(error: StackyardError) -> None:
 
 
 def show_notice(text: str) -> None:
-    """One sentence that the user should know, on standard error."""
+    """Print a sentence for the user on standard error."""
     echo(f"{click.style('note:', fg='yellow')} {_redacted(as_typed(text))}", err=True)
 
 
 def show_json(value: Any) -> None:
-    """A value as JSON on standard output."""
+    """Print a value as JSON on standard output."""
     text = _redacted(json.dumps(value, indent=2, ensure_ascii=False, default=str))
     click.echo("\n".join(line if line.isprintable() else _in_ascii(line) for line in text.split("\n")))
 
 
 def _in_ascii(line: str) -> str:
-    """A line of JSON, in which a terminal would obey a letter, with that as JSON writes it in ASCII: in its strings."""
+    """A line of JSON with characters that a terminal would interpret escaped in its strings."""
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
 
 
 def show_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
-    """Rows as columns of even width, headed by their names; on a terminal as wide as that."""
+    """Print rows as columns of even width, with headings; on a terminal fitted to its width."""
     click.echo("\n".join(table(rows, columns, terminal_width())))
 
 

@@ -1,7 +1,7 @@
-"""Tables and long lines as text. On a terminal they keep to its width; elsewhere each row is one line, for `grep`.
+"""Tables and long lines as text. On a terminal they fit its width; elsewhere each row is one line, for `grep`.
 
-A line is broken between words. A word is broken where nothing else helps, and what a row is about, its first column,
-never: it is what you copy.
+Lines are broken between words, and inside a word only if necessary. The first column, which identifies the row, is
+never broken, since you may copy it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GAP, _MARGIN, _LEAST = 2, 4, 8
 
 
 def terminal_width() -> int:
-    """The columns of the terminal that standard output is; 0: it is none, or its width is not known."""
+    """The width of the terminal on standard output; 0: it is not a terminal, or its width is unknown."""
     if not sys.stdout.isatty():
         return 0
     import shutil
@@ -26,11 +26,11 @@ def terminal_width() -> int:
 
 
 def table(rows: Sequence[Mapping[str, str]], columns: Sequence[str], room: int) -> Iterator[str]:
-    """Rows as columns of even width, headed by their names; colours in a cell do not count.
+    """Rows as columns of even width, with headings; colours in a cell do not count.
 
     Args:
-        room: the width to keep to, by breaking cells into lines, and by putting the first column, with a nameless one
-            behind it, on lines of their own; 0: any.
+        room: the maximal width, kept by breaking cells into lines, and by putting the first column (with a nameless one
+            after it) on separate lines; 0: unlimited.
     """
     rows = [{column: one_line(row[column]) for column in columns} for row in rows]
     heads = {column: click.style(column, bold=True) for column in columns}
@@ -50,11 +50,10 @@ def table(rows: Sequence[Mapping[str, str]], columns: Sequence[str], room: int) 
 
 
 def wrapped(text: str, room: int, margin: int = 0) -> Iterator[str]:
-    """A line that is broken between words where it is wider than `room` (0: nowhere).
+    """A line broken between words if it is wider than `room` (0: never).
 
     Args:
-        margin: with how many blanks the other lines begin; what stands in it on the first line is not a line of its
-        own.
+        margin: the indentation of the other lines; text within it on the first line is not put on a separate line.
     """
     inner = text.lstrip(" ")
     line, started = text[: len(text) - len(inner)], False
@@ -69,7 +68,7 @@ def wrapped(text: str, room: int, margin: int = 0) -> Iterator[str]:
 
 
 def show_line(text: str, margin: int = 0) -> None:
-    """Print a line, on a terminal broken between words; its other lines begin with `margin` blanks."""
+    """Print a line, on a terminal broken between words; further lines are indented by `margin`."""
     for line in wrapped(one_line(text), terminal_width(), margin):
         click.echo(line)
 
@@ -87,7 +86,7 @@ def _total(widths: Mapping[str, int]) -> int:
 
 
 def _shrunk(widths: Mapping[str, int], least: Mapping[str, int], room: int) -> dict[str, int]:
-    """The widths, the widest made smaller until all fit or none may be."""
+    """The widths, with the widest reduced until all fit or are minimal."""
     result = dict(widths)
     while room and _total(result) > room:
         widest = max(result, key=lambda c: (result[c] > least[c], result[c]))
@@ -98,7 +97,7 @@ def _shrunk(widths: Mapping[str, int], least: Mapping[str, int], room: int) -> d
 
 
 def _lines(row: Mapping[str, str], widths: Mapping[str, int]) -> Iterator[str]:
-    """One row: as many lines as its highest cell."""
+    """One row as text lines: as many as its highest cell."""
     cells = {column: _cell(row[column], width) for column, width in widths.items()}
     for number in range(max(map(len, cells.values()))):
         parts = ((cells[c][number] if number < len(cells[c]) else "", width) for c, width in widths.items())

@@ -1,4 +1,4 @@
-"""Paths as you typed them: files are absolute inside; messages show relative paths where you gave relative paths."""
+"""Paths as you typed them: internally files are absolute; messages show relative paths if you typed relative paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def as_typed(text: str, words: Iterable[str] | None = None) -> str:
-    """A message in which the directories of files on the command line are written as on the command line.
+    """A message with the directories of files on the command line written as typed.
 
     Only whole paths are replaced, not URLs, and only for files given by a relative path.
 

@@ -1,1 +1,1 @@
-"""What every room may use: errors, findings, progress, secrets, quoting, and changes of an environment as data."""
+"""Shared by all rooms: errors, findings, progress, secrets, quoting, and environment changes as data."""

@@ -1,4 +1,4 @@
-"""`Below`: a path below the directory of an object, as an attribute of it."""
+"""`Below`: a path below an object's directory, as an attribute."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Below:
     @overload
     def __get__(self, one: object, cls: type) -> Path: ...
     def __get__(self, one: Any, cls: type) -> Below | Path:
-        """The path of an object, or of a class this."""
+        """The path of an object; accessed on a class, this descriptor."""
         return self if one is None else getattr(one, self._of) / self._name

@@ -5,8 +5,7 @@ scripts are renderings of the same list; nothing else in the program writes shel
 states its *meaning*, so that a renderer can choose the construct of its module system that restores the user's value.
 
 Names have a strict grammar and values hold no null character (`stackyard.core.grammar`): an operation that a shell
-could read otherwise cannot be made, also not from a record on disk. The doors where names enter report them with their
-place.
+could misinterpret cannot be created, not even from a record on disk. Errors for names from files have their place.
 
 This module is pure: standard library only, no I/O, cheap to import.
 """
@@ -22,14 +21,14 @@ from stackyard.core.late import dataclass
 
 
 class _Operation:
-    """What all operations share: none can be made with a name or a value that has not its grammar."""
+    """The base of all operations: rejects invalid names and values."""
 
     def __post_init__(self) -> None:
         """Check every field by its name.
 
         Raises:
-            GrammarError: a name or a value does not have its grammar.
-            TypeError: a field holds something else than text.
+            GrammarError: a name or a value violates its grammar.
+            TypeError: a field is not text.
         """
         for name, value in vars(self).items():
             rule = _NAMES.get(name, VALUE)
@@ -65,7 +64,7 @@ class Prepend(_Operation):
 
 @dataclass(frozen=True)
 class Append(_Operation):
-    """Put a directory of the stack at the end of a path list: what the user has there is found first."""
+    """Put a directory of the stack at the end of a path list: the user's own directories are found first."""
 
     op: ClassVar[str] = "append"
     variable: str
@@ -74,10 +73,10 @@ class Append(_Operation):
 
 @dataclass(frozen=True)
 class Join(_Operation):
-    """Extend a text of the user's, in front and at its end, with a separator; it is never split.
+    """Extend a user's text in front and at its end, with a separator; it is never split.
 
-    For lists that no module system takes apart: with blanks or semicolons between their entries, or with a value of
-    their own where the user has none (`otherwise`).
+    For lists that no module system can split: separated by blanks or semicolons, or with a different value if the user
+    has none (`otherwise`).
     """
 
     op: ClassVar[str] = "join"
@@ -94,7 +93,7 @@ class Join(_Operation):
             raise ValueError(f"not a separator: {self.separator!r}")
 
     def joined(self, old: str) -> str:
-        """The text that extends the user's, which may be empty."""
+        """The extended text, from the user's text, which may be empty."""
         return self.separator.join(part for part in (self.front, old or self.otherwise, self.back) if part)
 
 
@@ -105,7 +104,7 @@ SEPARATORS = (" ", ":", ";", ",")
 class Set(_Operation):
     """Set a variable that only the stack uses; it is unset afterwards.
 
-    Nothing produces it now. Modules published by earlier versions hold it, and their operations never change.
+    It is no longer produced, but modules published by earlier versions contain it.
     """
 
     op: ClassVar[str] = "set"
@@ -115,7 +114,7 @@ class Set(_Operation):
 
 @dataclass(frozen=True)
 class SetRestorable(_Operation):
-    """Set a variable of the user's and restore the previous value on unload; `value` None: unset while loaded."""
+    """Set a user's variable and restore the previous value on unload; `value` None: unset while loaded."""
 
     op: ClassVar[str] = "set_restorable"
     variable: str
@@ -124,7 +123,7 @@ class SetRestorable(_Operation):
 
 @dataclass(frozen=True)
 class Default(_Operation):
-    """Set a variable only where the user has not set it; a value of the user's own is kept."""
+    """Set a variable unless the user has set it."""
 
     op: ClassVar[str] = "default"
     variable: str
@@ -151,7 +150,7 @@ class Flags(_Operation):
 
 @dataclass(frozen=True)
 class UserPath(_Operation):
-    """A path of the user's own, with a fallback where the preferred variable is not set.
+    """A user's own path, with a fallback if the preferred variable is not set.
 
     The value is ``$base/suffix`` for the first of `bases` (variable names, e.g. SCRATCH) that is set and not empty,
     else ``$HOME/fallback``; entries of `tail` (absolute paths, e.g. the site's own envs) follow, joined by `separator`.
@@ -168,7 +167,7 @@ class UserPath(_Operation):
 
     @property
     def rest(self) -> str:
-        """What follows the user's own path: the entries of `tail`, a separator before each."""
+        """The part after the user's own path: the entries of `tail`, each after a separator."""
         return "".join(self.separator + entry for entry in self.tail)
 
 
@@ -176,7 +175,7 @@ class UserPath(_Operation):
 class Function(_Operation):
     """A shell function with a body per shell (``sh`` serves bash, zsh and ksh; ``fish``, ``csh`` their own).
 
-    A body is what stands between the braces. csh has no functions: its body is an alias that may use ``$*``.
+    A body is the text between the braces. csh has no functions: its body is an alias that may use ``$*``.
     """
 
     op: ClassVar[str] = "function"
@@ -247,7 +246,7 @@ class EnvironmentChange:
 
     @classmethod
     def from_json(cls, items: Iterable[Mapping[str, Any]]) -> EnvironmentChange:
-        """Read what `to_json` wrote, now or in an earlier version.
+        """Parse the output of `to_json`, of this version or an earlier one.
 
         Raises:
             KeyError: an operation has no ``op``.
@@ -257,7 +256,7 @@ class EnvironmentChange:
         return cls(tuple(_operation(item) for item in items))
 
     def apply(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a child process after this change (functions, aliases and notices have no part in it)."""
+        """The environment of a child process after this change (functions, aliases and notices have no effect)."""
         result = dict(environ)
         for operation in self.operations:
             _apply(operation, result)
@@ -307,7 +306,7 @@ def _apply(operation: Operation, environ: dict[str, str]) -> None:
 
 
 def user_path(operation: UserPath, environ: Mapping[str, str]) -> str:
-    """The value that a `UserPath` has in a given environment."""
+    """The value of a `UserPath` in a given environment."""
     base = next((environ[name] for name in operation.bases if environ.get(name)), None)
     first = f"{base}/{operation.suffix}" if base else f"{environ.get('HOME', '')}/{operation.fallback}"
     return first + operation.rest
@@ -320,10 +319,10 @@ Rules = Mapping[type[Any], Callable[[Any], list[str]]]
 
 
 def rendered(operations: Iterable[Operation], rules: Rules) -> list[str]:
-    """The lines that a renderer makes of operations, in their order."""
+    """The lines of a renderer for operations, in order."""
     return [line for operation in operations for line in rules[type(operation)](operation)]
 
 
 def left_out(_operation: Operation) -> list[str]:
-    """The rule for an operation that has no meaning where the text is used."""
+    """The rule for an operation without a meaning in this context."""
     return []

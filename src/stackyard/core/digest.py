@@ -1,4 +1,4 @@
-"""sha256 of what is in memory, without OpenSSL, whose libraries take as long to load as a hundred revisions to list.
+"""sha256 of data in memory without OpenSSL, whose libraries take as long to load as listing a hundred revisions.
 
 `random` of the standard library does the same. Files have `host.files.hashing`: for many bytes OpenSSL is quicker.
 """

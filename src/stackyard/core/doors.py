@@ -1,12 +1,12 @@
-"""The doors of rooms: modules that name what other rooms may use, and import each thing when it is asked for.
+"""Doors of rooms: modules that list the names for other rooms, and import each one on first use.
 
-A door, such as `yard.api`, is nothing but imports for type checkers, one name a line, and this behind them:
+A door, such as `yard.api`, consists of imports for type checkers, one name a line, followed by:
 
     else:
         __getattr__, __dir__ = door(__file__, __name__)
 
-At run time the same lines say where a name is. So ``from stackyard.yard.api import Yard`` imports the module of that
-name and no other, which keeps commands that only read fast, and each name is written once.
+At run time the same lines are parsed to find a name's module. So ``from stackyard.yard.api import Yard`` imports only
+that module, which keeps read-only commands fast.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _LINE = re.compile(r"^    from (\S+) import (\w+) as (\w+)$", re.MULTILINE)
 
 
 def names_of(file: str | Path) -> dict[str, tuple[str, str]]:
-    """What a door names: by name, the module that has it and what it is called there."""
+    """The names in a door, each with its module and its name there."""
     return {name: (module, own) for module, own, name in _LINE.findall(Path(file).read_text(encoding="utf-8"))}
 
 
 def door(file: str, module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of the module of a door, which has this file."""
+    """``__getattr__`` and ``__dir__`` for the module of a door, given its file."""
     names = names_of(file)
 
     def found(name: str) -> Any:

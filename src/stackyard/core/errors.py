@@ -1,9 +1,7 @@
-"""The few exceptions of the program, one for each thing that you can do about it.
+"""The few exceptions of the program, distinguished by what the user can do.
 
-    StackyardError            1  it failed, with the cause
-      InputError              2  the command line or a file is wrong
-      ChecksFailed            3  a check did not pass
-      MissingError            4  something required is missing on this machine
+    StackyardError 1 a failure, with its cause InputError 2 the command line or a file is wrong ChecksFailed 3 a check
+        did not pass MissingError 4 something required is missing on this machine
 
 Only `stackyard.cli` catches them: it prints ``error:``, the place, the message and the hint.
 """
@@ -30,17 +28,17 @@ class Where:
 
     @property
     def in_short(self) -> str:
-        """File and line, as notices begin with; the file alone for what has no line."""
+        """File and line, as at the beginning of notices; only the file without a line."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
 class StackyardError(Exception):
-    """What failed and why, where, and what to do about it.
+    """What failed and why, where, and a hint.
 
     Args:
         message: ``what failed: why``, one sentence.
         where: the place in the user's file, if the cause is in one.
-        hint: what to do, in the imperative; a command to type where one helps.
+        hint: the remedy in the imperative; if possible a command to type.
         detail: kept output of a failing program, shown below the message.
     """
 
@@ -80,16 +78,16 @@ class ChecksFailed(StackyardError):
 
 
 class MissingError(StackyardError):
-    """Something required is missing on this machine; the hint tells how to get it."""
+    """A requirement is missing on this machine; the hint tells how to get it."""
 
     exit_code = 4
 
 
 class StopSignal(BaseException):
-    """A signal that asks the program to end; like an interrupt, it leaves time to put things in order.
+    """A signal that asks the program to end; like an interrupt, it leaves time to clean up.
 
     Attributes:
-        number: the signal's.
+        number: the number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -101,5 +99,5 @@ class StopSignal(BaseException):
 
 
 def cause(error: Exception) -> str:
-    """Why a file cannot be read, for a message that names it: of an OSError neither its number nor the path again."""
+    """Why a file cannot be read, for a message that names it: an OSError without its number and path."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -25,7 +25,7 @@ class Finding:
         severity: ``refused`` stops a launch and is shown as an error; a ``note`` never changes an exit code.
         message: what is wrong, in one sentence.
         reason: why it matters.
-        remedy: what to do or to write instead; several lines are possible.
+        remedy: the remedy or the correction; several lines are possible.
         where: the place in a file, if the cause is in one.
     """
 
@@ -49,7 +49,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Finding:
-        """Read what `to_json` wrote."""
+        """Parse the output of `to_json`."""
         where = Where(**value["where"]) if value["where"] else None
         return cls(value["rule"], value["severity"], value["message"], value["reason"], value["better"], where)
 
@@ -63,10 +63,10 @@ def refuse(findings: Sequence[Finding]) -> None:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are: ``a, b, c and 4 more``."""
+    """The first names, and the number of others: ``a, b, c and 4 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:
-    """``1 rank``, ``2 ranks``. `plural`: how that of the noun ends."""
+    """``1 rank``, ``2 ranks``. `plural`: the plural ending of the noun."""
     return f"{number} {noun}{plural * (number != 1)}"

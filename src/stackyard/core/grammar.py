@@ -1,9 +1,9 @@
-"""The grammars of all that enters a modulefile, a script, a path or a launch line: one constant each, for every door.
+"""The grammars of texts that enter a modulefile, a script, a path or a launch line: one constant for each.
 
 A *name* becomes part of a program's syntax: a shell evaluates ``export NAME=...``, a module system derives variables
-from a family. So a name has a strict grammar, and is refused where it is read: in the files that people write (the
-annotated types of `inputs.reading.words`), in a package, in a record on disk. A *value* is data, which every renderer
-quotes, and holds whatever an environment variable can hold.
+from a family. So a name has a strict grammar, and is validated on reading: in users' files (the annotated types of
+`inputs.reading.words`), in a package, in a record on disk. A *value* is data, which every renderer quotes, with any
+content that an environment variable can have.
 
 This module is pure: standard library only, no I/O, cheap to import.
 """
@@ -18,7 +18,7 @@ _SHOWN = 60
 
 
 class GrammarError(ValueError):
-    """A text does not have the grammar of its place. `hint`: what does."""
+    """A text violates its grammar. `hint`: the allowed texts."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -27,14 +27,14 @@ class GrammarError(ValueError):
 
 @dataclass(frozen=True)
 class Grammar:
-    """What one kind of text may be.
+    """The valid texts of one kind.
 
     Attributes:
         kind: with its article, for messages: ``a variable name``.
-        pattern: what the whole text matches; compiled when it is first needed.
-        hint: what to write instead.
-        reserved: texts that match and mean something else to a shell or a module system.
-        most_bytes: how long it may be in UTF-8, as programs and the kernel count.
+        pattern: matches a whole valid text; compiled on first use.
+        hint: the hint for an invalid text.
+        reserved: matching texts with a special meaning in a shell or a module system.
+        most_bytes: the maximal length in UTF-8, as programs and the kernel count.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Grammar:
         """The text itself.
 
         Raises:
-            GrammarError: it does not have this grammar.
+            GrammarError: it violates this grammar.
         """
         if not self._fits(text):
             raise GrammarError(f"{shown(text)} is not {self.kind}", self.hint)
@@ -56,7 +56,7 @@ class Grammar:
         return text
 
     def accepts(self, text: str) -> bool:
-        """Whether a text has this grammar."""
+        """Whether a text is valid."""
         return self._fits(text) and text not in self.reserved
 
     def _fits(self, text: str) -> bool:
@@ -64,9 +64,9 @@ class Grammar:
 
 
 def shown(text: str) -> str:
-    """A refused name for a message: quoted, in ASCII, since a foreign letter may look like the expected one, and cut.
+    """A rejected name for a message: quoted, truncated, and in ASCII, since foreign letters may look alike.
 
-    Of a URL that is cut nothing is left: half of a login does not look like one any more, and would not be hidden.
+    A URL is left out rather than truncated: half of a login is not recognised as one, and would not be redacted.
     """
     if len(text) > _SHOWN:
         text = re.sub(r"://\S*$", "://", text[:_SHOWN]) + "..."

@@ -1,4 +1,4 @@
-"""Hints about misspelt words, in one wording: ``did you mean X?``."""
+"""Hints about misspelt words, with a uniform wording: ``did you mean X?``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ def nearest(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.6
     """The known words most like a misspelt one, best first.
 
     Args:
-        count: how many at most.
-        cutoff: from 0 (any word) to 1 (only the same one), as `difflib.SequenceMatcher.ratio` has it.
+        count: the maximal number.
+        cutoff: the minimal similarity, from 0 (any word) to 1 (equal), by `difflib.SequenceMatcher.ratio`.
     """
     import difflib  # late: only an error needs it
 
@@ -29,10 +29,10 @@ def did_you_mean(
     """The question after a misspelt word.
 
     Args:
-        otherwise: the hint where no known word is like it.
-        count: how many words are named at most.
-        cutoff: as `nearest` has it.
-        shown: how a word is written: ``repr`` for what stands in a file, `str` for what is typed.
+        otherwise: the hint if no known word is similar.
+        count: the maximal number of words.
+        cutoff: as for `nearest`.
+        shown: formats a word: ``repr`` for a word in a file, `str` for one on the command line.
     """
     near = nearest(word, known, count, cutoff)
     return f"did you mean {' or '.join(map(shown, near))}?" if near else otherwise

@@ -1,9 +1,9 @@
-"""`dataclass` of the standard library, for classes whose methods are made when a class is first used.
+"""The standard library's `dataclass` with methods created on first use of a class.
 
 A launch imports a hundred such classes and uses a third of them. The standard library compiles six methods of a frozen
 one, in half a millisecond, and all ranks wait for it: until a launch has imported what it needs, Python executes 0.45
-billion instructions (valgrind), with the standard library's decorator 0.77. To the type checker, and to users of a
-class, this is its decorator; what runs on the nodes uses that one itself.
+billion instructions (valgrind), with the standard library's decorator 0.77. For the type checker, and for users of a
+class, it equals that decorator; programs on the nodes use the standard one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _METHODS = ("__init__", "__setattr__", "__delattr__", *_SHOWING)
 
 
 class _LateAttribute:
-    """An attribute of `_Late`: it makes the class that is asked for it, and is the attribute which that has then."""
+    """An attribute of `_Late` that completes the class on access, and then returns the real attribute."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -54,7 +54,7 @@ class _LateAttribute:
 
 
 def _raising(error: BaseException) -> Any:
-    """A method that raises an interrupt: ``hash()``, ``==`` and ``repr()`` lose what the look-up of theirs raises."""
+    """A method that raises an interrupt again: ``hash()``, ``==`` and ``repr()`` lose one from their look-up."""
 
     def interrupted(*_: object) -> Any:
         raise error
@@ -63,7 +63,7 @@ def _raising(error: BaseException) -> Any:
 
 
 class _Late:
-    """The first base of a class whose methods are not made yet; what has been made hides what is here."""
+    """The first base of an incomplete class; the created methods hide those here."""
 
     __init__: Any = _LateAttribute()
     __repr__: Any = _LateAttribute()
@@ -78,7 +78,7 @@ _ATTRIBUTES = {name: value for name, value in vars(_Late).items() if isinstance(
 
 
 def _late(cls: type, options: dict[str, Any]) -> type:
-    """A copy of the class that waits. One that extends such a class has a `_Late` of its own, before what that has."""
+    """An incomplete copy of the class. An extension of an incomplete one has its own `_Late`, before the inherited."""
     body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     first = type("_Late", (), _ATTRIBUTES) if issubclass(cls, _Late) else _Late
     copy = type(cls)(cls.__name__, (first, *(base for base in cls.__bases__ if base is not object)), body)
@@ -87,7 +87,7 @@ def _late(cls: type, options: dict[str, Any]) -> type:
 
 
 def _make(cls: type, options: dict[str, Any], body: dict[str, Any]) -> None:
-    """Make what an instance needs; after an interrupt nothing, so that the next use begins anew whatever it is."""
+    """Create an instance's methods; after an interrupt none, so that the next use starts again."""
     is_bare = options.keys() <= {"frozen", "kw_only"} and not any(name in body for name in _SHOWING)
     _take_back(cls, body)  # an interrupt may have come between the end of this and the note that it is made
     try:
@@ -100,7 +100,7 @@ def _make(cls: type, options: dict[str, Any], body: dict[str, Any]) -> None:
 
 
 def _complete(cls: type, *, frozen: bool) -> None:
-    """Give a class the methods by which it is compared and shown: those of one with the same fields."""
+    """Create the methods that compare and display a class, from those of one with the same fields."""
     same = {"repr", "hash", "compare"}
     shape = [
         (f.name, Any, dataclasses.field(**{name: getattr(f, name) for name in same})) for f in dataclasses.fields(cls)
@@ -125,5 +125,5 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, **options: Any) -> Any:
-        """As `dataclasses.dataclass`, without ``slots`` and ``super()``: what is returned is a copy of the class."""
+        """Like `dataclasses.dataclass`, without ``slots`` and ``super()``, since it returns a copy of the class."""
         return (lambda each: _late(each, options)) if cls is None else _late(cls, options)

@@ -41,24 +41,24 @@ _CONDA_PROGRAMS = frozenset({"conda", "mamba", "micromamba"})
 
 
 def canonical(name: str) -> str:
-    """A distribution's name as PEP 503 compares it: ``Typing_Extensions`` is ``typing-extensions``."""
+    """A distribution's name normalised by PEP 503: ``Typing_Extensions`` is ``typing-extensions``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def is_distribution(name: str) -> bool:
-    """Whether a distribution can have this name (PEP 508)."""
+    """Whether it is a valid distribution name (PEP 508)."""
     return _DISTRIBUTION.fullmatch(name) is not None
 
 
 def of_purls(purls: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The distributions that purls name: name and version, which may be empty."""
+    """The distributions in purls: name and version, which may be empty."""
     matches = (re.match(r"pkg:pypi/([^@?#]+)(?:@([^?#]+))?", purl) for purl in purls)
     pairs = ((canonical(unquote(match[1])), unquote(match[2] or "")) for match in matches if match)
     return tuple(sorted({pair for pair in pairs if is_distribution(pair[0])}))
 
 
 def distributions(conda_name: str, purls: Iterable[str], depends: Iterable[str]) -> tuple[str, ...]:
-    """The PyPI distributions of a conda package: its purls', else that of its own name if it needs Python."""
+    """The PyPI distributions of a conda package: from its purls, else its own name if it needs Python."""
     named = tuple(dict.fromkeys(name for name, _ in of_purls(purls)))
     needs = {re.split(r"[\s=<>!~\[]", d, maxsplit=1)[0] for d in depends}
     return named or ((PYPI_NAMES.get(conda_name, canonical(conda_name)),) if needs & {"python", "python_abi"} else ())
@@ -82,10 +82,10 @@ def pip_name(line: str) -> str:
 
 
 def brings_conda(declared: bool | None, packages: Iterable[str]) -> bool:
-    """Whether a stack brings conda or mamba itself, so that its users create environments with it.
+    """Whether a stack contains conda or mamba, so that its users create environments with it.
 
     Args:
-        declared: what the stack's file sets; None: derived from its packages.
+        declared: the setting in the stack's file; None: derived from its packages.
         packages: the names of its conda packages.
     """
     return bool(_CONDA_PROGRAMS.intersection(packages)) if declared is None else declared

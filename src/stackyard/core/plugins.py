@@ -1,4 +1,4 @@
-"""Plug-ins: objects of other distributions, found by the entry points of Stackyard's own site-packages.
+"""Plug-ins: objects of other distributions, found through entry points in Stackyard's own site-packages.
 
 `docs/design/037-plugins.md` has what a plug-in may be. Only the site-packages of the interpreter that runs Stackyard
 are read, never ``sys.path``: the PYTHONPATH of a loaded stack must not add code to the program that launches it. They
@@ -29,7 +29,7 @@ class EntryPoint:
 
     Attributes:
         value: ``module:attribute``.
-        distribution: the name and the version of what brought it, as its directory has them.
+        distribution: the name and the version of its distribution, from the directory's name.
     """
 
     name: str
@@ -42,7 +42,7 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class Plugin:
-    """An object that was loaded, and where it is from: `source` is for records and messages."""
+    """A loaded plug-in object; `source` describes its origin for records and messages."""
 
     object: Any
     source: EntryPoint
@@ -75,7 +75,7 @@ def installed(group: str) -> dict[str, EntryPoint]:
 
 
 def load(group: str, name: str) -> Plugin | None:
-    """The plug-in of this name; None if no distribution offers it. A built-in name is not to be asked for.
+    """The plug-in of this name; None if no distribution offers it. Not for built-in names.
 
     Raises:
         StackyardError: it cannot be imported, or was written for another version of the protocol.
@@ -105,13 +105,13 @@ _FOUND: dict[tuple[str, str], Plugin] = {}
 
 
 def find(group: str, name: str, known: Mapping[str, T], kind: Any, what: str, hint: str) -> T:
-    """The object of this name: a built-in one, else that of a plug-in.
+    """The object of this name: built-in, else from a plug-in.
 
     Args:
-        known: the built-in ones.
-        kind: the class, or the protocol, of which it has to be.
-        what: what it is, for messages: ``launcher``.
-        hint: what to do where there is none; ``{}`` is the list of the known ones.
+        known: the built-in objects.
+        kind: its required class or protocol.
+        what: the noun for messages: ``launcher``.
+        hint: the hint if it is not found; ``{}`` is the list of the known ones.
 
     Raises:
         InputError: no object has this name.
@@ -124,10 +124,10 @@ def find(group: str, name: str, known: Mapping[str, T], kind: Any, what: str, hi
 def find_plugin(
     group: str, name: str, known: Iterable[str], kind: Any, what: str, hint: str, where: Where | None = None
 ) -> Plugin:
-    """The plug-in of this name, which is loaded once; as `find`, for a name that is not built in.
+    """The plug-in of this name, which is loaded once; as `find`, for a name that is not built-in.
 
     Args:
-        where: where the name is written.
+        where: the place of the name in a file.
     """
     plugin = _FOUND.get((group, name)) or load(group, name)
     if plugin is None:
@@ -148,7 +148,7 @@ def find_plugin(
 
 
 def _missing(instance: object) -> str:
-    """The attributes that Stackyard's classes declare for an object, and that it does not have."""
+    """The attributes that Stackyard's classes require of an object and that it lacks."""
     import inspect  # late: only for a plug-in
 
     classes = [cls for cls in type(instance).__mro__ if cls.__module__.startswith("stackyard.")]
@@ -157,13 +157,13 @@ def _missing(instance: object) -> str:
 
 
 def used() -> dict[str, str]:
-    """The plug-ins that were found, each with its distribution and version, for the record of what used them."""
+    """The plug-ins in use, each with its distribution and version, for records."""
     return {f"{group.partition('.')[2]} {name}": plugin.source.distribution for (group, name), plugin in _FOUND.items()}
 
 
 @contextlib.contextmanager
 def calling(plugin: Plugin, what: str) -> Iterator[None]:
-    """Report what a plug-in raises as its failure: with its name, its distribution and its version."""
+    """Within a ``with`` block, report a plug-in's exception with its name, distribution and version."""
     try:
         yield
     except StackyardError:

@@ -1,4 +1,4 @@
-"""An environment change as POSIX sh: what batch scripts, the shim of ranks and start-up scripts of containers share.
+"""Renders an environment change as POSIX sh, for batch scripts, the shim of ranks and containers' start-up scripts.
 
 Every value is quoted exactly once, so that quotes, newlines and ``$`` arrive unchanged. Names have a grammar
 (`stackyard.core.change`). Pure, and cheap to import.
@@ -12,7 +12,7 @@ from stackyard.core import change as ops
 
 
 def change_text(change: ops.EnvironmentChange) -> str:
-    """Shell lines after which a child process has the environment of `EnvironmentChange.apply`."""
+    """Shell lines that give child processes the environment of `EnvironmentChange.apply`."""
     return "".join(f"{line}\n" for line in ops.rendered(change, RULES))
 
 
@@ -63,7 +63,7 @@ def _join(operation: ops.Join) -> list[str]:
 
 
 def _user_path(path: ops.UserPath) -> list[str]:
-    """The first base that is set and not empty, else the directory below HOME; a value of the user's own is kept."""
+    """The first base that is set and not empty, else the directory below HOME; a user's own value is kept."""
     lines = [f'if [ -z "${{{path.variable}+set}}" ]; then', f"  {path.variable}="]
     for base in path.bases:
         lines.append(f'  [ -n "${path.variable}" ] || {path.variable}="${{{base}:+${base}/}}"')

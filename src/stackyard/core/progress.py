@@ -7,52 +7,52 @@ from typing import Any
 
 
 class Progress:
-    """Receives what happens; every method returns at once and never raises. One that is not overridden ignores it."""
+    """Receives progress events; every method returns at once and never raises. By default events are ignored."""
 
     def phase(self, subject: str, phase: str, detail: str = "") -> None:
         """`subject` (a module name or a variant) enters a phase: solve, fetch, link, compile, bytecode, verify ..."""
 
     def advance(self, subject: str, done: int, total: int) -> None:
-        """How far the phase is, in items."""
+        """The progress of the phase, in items."""
 
     def notice(self, text: str) -> None:
         """A notice for the user: one sentence."""
 
 
 class SilentProgress(Progress):
-    """A `Progress` that keeps the notices and shows nothing."""
+    """A `Progress` that stores notices and shows nothing."""
 
     def __init__(self) -> None:
         self.notices: list[str] = []
 
     def notice(self, text: str) -> None:
-        """Kept."""
+        """Store the notice."""
         self.notices.append(text)
 
 
 class Listener:
-    """Receives the progress of a step of a launch; a class that extends this one ignores what it does not take.
+    """Receives the progress of a launch's step; by default events are ignored.
 
-    It may take its time, and an error of it ends nothing (`launch.records.outcome.ListenerGroup`).
+    It may be slow, and its errors do not affect the launch (`launch.records.outcome.ListenerGroup`).
     """
 
     def phase(self, name: str, detail: str = "") -> None:
         """``queued``, ``nodes``, ``preflight``, ``first output``, ``running``, ``ending`` ..."""
 
     def nodes(self, there: int, expected: int) -> None:
-        """How many nodes have reported."""
+        """The number of nodes that have reported."""
 
     def output(self, task: int, text: str) -> None:
         """Output of a rank, whole lines where possible."""
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
-        """For events.jsonl: ``phase``, ``exit``, ``node-lost``, ``hang``, ``signal``."""
+        """An event for events.jsonl: ``phase``, ``exit``, ``node-lost``, ``hang``, ``signal``."""
 
     def notice(self, text: str) -> None:
-        """One sentence that the user should read now."""
+        """A sentence for the user."""
 
     def stack(self, file: Path, text: str) -> None:
-        """The stack traces of a rank that hangs, to be kept in `file`."""
+        """The stack traces of a hanging rank, to be stored in `file`."""
 
     def flush(self) -> None:
-        """Nothing more to report for the moment."""
+        """The end of the events for the moment."""

@@ -1,6 +1,6 @@
-"""The modules of a Python program that stand beside it: found and parsed with `ast`, never run. Standard library only.
+"""Finds the modules beside a Python program and parses them with `ast`, never running them. Standard library only.
 
-The choice of a backend, the checks of a launch and lint read a program in this one way.
+Used by the choice of a backend, the checks of a launch and lint.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ParsedFile:
 
 @dataclass(frozen=True)
 class Module:
-    """One module of a program. `surely`: it is imported always, not within a function, an `if` or a `try`."""
+    """One module of a program. `surely`: imported unconditionally, not in a function, an `if` or a `try`."""
 
     file: Path
     parsed: ParsedFile
@@ -102,7 +102,7 @@ def modules(first: Path, roots: tuple[Path, ...], *others: Path) -> Iterator[Mod
 
 
 def parsed(file: Path) -> ParsedFile:
-    """A file as it is now. A launch plans several times, for the choice of the backend and for its record.
+    """A parsed file, cached: a launch plans several times.
 
     Raises:
         OSError, ValueError, SyntaxError, RecursionError: it cannot be read.

@@ -1,10 +1,10 @@
-"""Text of others in messages that stay readable: without secrets, cut where it is long, and nothing but text.
+"""Makes text from other sources safe for messages: without secrets, truncated, and without control characters.
 
-A terminal obeys what it is sent: colours, a cleared screen, a line written over another one, letters in the opposite
-order. So what another account may have chosen (the name of a process or a file, a note in a shared directory) is
-`plain`, and all that the command line prints is `harmless`.
+A terminal interprets control sequences: colours, a cleared screen, overwritten lines, reversed letters. So text chosen
+by other accounts (names of processes or files, notes in shared directories) passes `plain`, and all output of the
+command line passes `harmless`.
 
-Secrets are removed first: half of a login or a token does not look like one any more.
+Secrets are removed before truncation, which would make them unrecognisable.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def cut(text: str, most: int = MOST) -> str:
 
 
 def plain(text: str, most: int = MOST) -> str:
-    """What another account chose, on one line: what does not print is escaped, and it is cut after `most` characters.
+    """Text chosen by another account, on one line, truncated after `most` characters, with unprintable ones escaped.
 
-    Control characters, ends of lines, and what turns the direction of text are ``\\x1b``, ``\\n`` and ``\\u202e``. What
-    is plain stays as it is.
+    Control characters, ends of lines, and what turns the direction of text are ``\\x1b``, ``\\n`` and ``\\u202e``.
+    Plain text is unchanged.
     """
     text = _escaped(text[: most + 1])
     return text if len(text) <= most else f"{text[:most]}..."
 
 
 def harmless(text: str) -> str:
-    """A text with nothing that a terminal obeys but ends of lines, tabs and the colours that are ours."""
+    """A text without control characters, except ends of lines, tabs and our own colours."""
     if text.isprintable():
         return text
     parts = re.split(_OURS, text)
@@ -52,7 +52,7 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """`harmless`, with ends of lines escaped too: for what must not look like a line of its own."""
+    """`harmless`, with ends of lines escaped too, for text that must not look like a separate line."""
     return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
 
 

@@ -1,10 +1,10 @@
-"""What is secret, and how text gets along without it.
+"""Recognises secrets, and keeps them out of texts.
 
-An *address* is a URL as everything but the transfer itself sees it: files, messages, command lines, other programs. It
-has no login, a variable in it stays ``${NAME}``, and a token that was written literally is ``***``. `address` makes one
-from what a file says and remembers in this process what it took out; `reached` puts it back, for `host.net.http`, which
-sends it, and `host.net.gateway`, which looks for it in links. So text that is made of addresses contains no secret,
-however short or oddly spelled the secret is.
+An *address* is a URL without its secrets, as used everywhere except for the transfer itself: files, messages, command
+lines, other programs. It has no login, variables in it stay ``${NAME}``, and a literal token is ``***``. `address`
+makes one from a URL in a file and remembers the removed parts in this process; `reached` inserts them again, for
+`host.net.http`, which sends them, and `host.net.gateway`, which searches links for them. So text made of addresses
+contains no secret, even a short or unusual one.
 
 Text of other origin (the output of programs, the words of a user's file) passes `redacted` before it leaves.
 """
@@ -62,7 +62,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable holds a secret, by its name or by the form of its value."""
+    """Whether a variable has a secret, by its name or by the form of its value."""
     return is_secret_name(name) or shown(value) != value or _KNOWN_TOKEN.search(value) is not None
 
 
@@ -77,7 +77,7 @@ _values: dict[str, str] = {}  # a value that is long enough to be searched for: 
 
 
 def know(value: str, name: str = HIDDEN) -> None:
-    """Remember a secret value: `redacted` replaces it by `name` wherever it appears."""
+    """Register a secret value: `redacted` replaces it by `name` everywhere."""
     for text in (value, quote(value, safe=""), unquote(value)):
         if len(text) >= _SHORTEST:
             _values.setdefault(text, name)
@@ -111,13 +111,13 @@ def _parts(url: str) -> _Parts | None:
 def address(url: str, environ: Mapping[str, str] | None = None, *, conda: bool = False, base: bool = False) -> str:
     """The address of a URL; names, paths and ``file:`` URLs are returned unchanged.
 
-    What is taken out: the login (of ssh only a password: its user name is not a secret), tokens of known forms, secret
-    parameters of a query. ``${NAME}`` stays; where it gives the server, the server's address is remembered with it.
+    Removed are the login (of ssh only a password: its user name is not a secret), tokens of known forms, secret
+    parameters of a query. ``${NAME}`` is kept; if it determines the server, the server's address is remembered with it.
 
     Args:
         environ: the values of variables.
-        conda: it is a channel or a package of one, which may have ``/t/TOKEN/``.
-        base: it is a channel, an index or a page of links: a random-looking part of its path is a token.
+        conda: whether it is a channel or a conda package, which may have ``/t/TOKEN/``.
+        base: whether it is a channel, an index or a page of links: a random-looking part of its path is then a token.
     """
     if _HEAD.match(url):
         _learn_head(url, os.environ if environ is None else environ)
@@ -141,7 +141,7 @@ def _without_login(url: str) -> str:
 
 
 def _learn_login(parts: _Parts) -> str:
-    """Remember the login of a URL; what of it stays: only a user name whose password uv gets from the keyring.
+    """Remember the login of a URL; returns the part to keep: only a user name whose password uv gets from the keyring.
 
     A user name alone may be a token; that of ``https://git@host`` has no meaning.
     """
@@ -157,7 +157,7 @@ def _learn_login(parts: _Parts) -> str:
 
 
 def _know_login(user: str, password: str, variables: Iterable[str] = ()) -> None:
-    """Remember what of a login is secret: a user name alone only where its form, or that of its variable, says so."""
+    """Register the secrets of a login; a user name alone only if its form, or that of its variable, suggests one."""
     alone = _KNOWN_TOKEN.fullmatch(user) or _RANDOM.fullmatch(user) or any(map(is_secret_name, variables))
     if password or alone:
         know(password or user)
@@ -176,7 +176,7 @@ def _without_tokens(rest: str, conda: bool, base: bool) -> str:
 
 
 def _learn_tokens(plain: str, rest: str, real: str) -> None:
-    """Remember what the tokens are for all addresses that begin with the last one; for this alone where they differ."""
+    """Remember the tokens for all addresses that begin with the last one; for this one only if they differ."""
     words, reals = rest.split("/"), real.split("/")
     hidden = [at for at, word in enumerate(words) if word == HIDDEN]
     if hidden and len(words) == len(reals):
@@ -190,7 +190,7 @@ def _learn_tokens(plain: str, rest: str, real: str) -> None:
 
 
 def _with_tokens(url: str) -> str:
-    """An address with the tokens that are known of it."""
+    """An address with its known tokens inserted."""
     known = max((begin for begin in list(_tokens) if url.startswith(begin)), key=len, default="")
     return _tokens.get(known, "") + url[len(known) :]
 
@@ -221,10 +221,10 @@ def seen(url: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def with_server(url: str, environ: Mapping[str, str] | None = None) -> str:
-    """An address whose server is known: variables that give it are replaced.
+    """An address with variables that determine the server replaced.
 
     Raises:
-        InputError: one of them is not set.
+        InputError: a variable is not set.
     """
     head = _HEAD.match(url)
     if head is None:
@@ -241,7 +241,7 @@ def host_of(url: str) -> str:
 
 
 def is_protected(url: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether more than this address is needed to reach it: a login, a variable's value, a token."""
+    """Whether reaching this address needs more than itself: a login, a variable's value, a token."""
     opened = with_server(url, environ)
     parts = _parts(opened)
     if parts is None or parts.scheme.lower() not in _WEB:
@@ -253,7 +253,7 @@ def reached(url: str, environ: Mapping[str, str] | None = None) -> tuple[str, Lo
     """The real URL of an address, without a login, and the login. For `host.net.http` and `host.net.gateway` only.
 
     Raises:
-        InputError: it contains a variable that is not set, or a token that nothing here names.
+        InputError: it contains an unset variable, or an unknown token.
     """
     opened = address(_MARKER.sub(r"${\1}", with_server(url, environ)), environ)
     whole = _with_tokens(opened)
@@ -267,14 +267,14 @@ def reached(url: str, environ: Mapping[str, str] | None = None) -> tuple[str, Lo
 
 
 def _login(parts: _Parts, environ: Mapping[str, str] | None, url: str) -> Login | None:
-    """The login of the longest beginning of a URL that was named with one."""
+    """The login registered for the longest prefix of a URL."""
     known = _logins.get(parts.origin, {})
     fitting = [path for path in list(known) if parts.path.startswith(path.rstrip("/"))]
     return _real(known[max(fitting, key=len)], environ, url) if fitting else None
 
 
 def login_of_server(url: str) -> Login | None:
-    """A login for another URL of the same server, as in pip: an index may have its files elsewhere. The nearest one."""
+    """The nearest login for another URL of the same server, as in pip: an index may have its files elsewhere."""
     parts = _parts(url)
     known = _logins.get(parts.origin) if parts else None
     if parts is None or not known:
@@ -312,13 +312,13 @@ def _filled(text: str, environ: Mapping[str, str] | None, url: str, *, in_url: b
 
 
 def names_on(page: str) -> dict[str, str]:
-    """Parts of the real URL of a page by value: the variable or ``***`` that its address has there."""
+    """Parts of a page's real URL by value: the variable or ``***`` in its address."""
     names, values = (text.split("/") for text in (_MARKER.sub(r"${\1}", page), reached(page)[0]))
     return {value: name for name, value in zip(names, values, strict=False) if name != value}
 
 
 def with_names(url: str, names: Mapping[str, str]) -> str:
-    """The address of what a page links to, with variables and ``***`` where the page has them (`names_on`)."""
+    """The address of a link on a page, with the page's variables and ``***`` (`names_on`)."""
     return "/".join(names.get(word, word) for word in url.split("/"))
 
 
@@ -326,9 +326,9 @@ def with_names(url: str, names: Mapping[str, str]) -> str:
 
 
 def alias(url: str, environ: Mapping[str, str] | None = None) -> str:
-    """An address as another program sees it: of an http server that only `host.net.gateway` knows, if protected.
+    """The address for another program: if protected, of an http server known only to `host.net.gateway`.
 
-    The same address has the same alias in every process, since programs keep what they fetch by its URL.
+    The same address has the same alias in every process, since programs cache downloads by URL.
     """
     url = address(url, environ)
     opened = seen(url, environ)
@@ -356,7 +356,7 @@ def aliases() -> dict[str, str]:
 
 
 def written(text: str) -> str:
-    """Text of another program with addresses in the place of aliases, as locks have them."""
+    """Another program's text with aliases replaced by addresses, for locks."""
     for host, origin in _aliases.copy().items():
         text = text.replace(f"http://{host}", origin)
     text = _MARKER.sub(r"${\1}", text)
@@ -366,7 +366,7 @@ def written(text: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """Text without secrets: those that this process knows, and what looks like a login or a token."""
+    """Text without secrets: registered ones, and anything that looks like a login or a token."""
     text = written(text)
     for begin in sorted(_tokens, key=len, reverse=True):
         text = text.replace(_tokens[begin], begin)
@@ -377,7 +377,7 @@ def redacted(text: str) -> str:
 
 
 def shown(text: str, *, base: bool = False) -> str:
-    """Text with ``***`` for what is secret in its URLs by their form alone: the same in every process.
+    """Text with ``***`` for secrets in its URLs, recognised only by form: the same in every process.
 
     Args:
         base: as for `address`.

@@ -1,4 +1,4 @@
-"""TOML by the standard library, which has a reader of it since Python 3.11."""
+"""TOML by the standard library, which has a parser since Python 3.11."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ else:  # pragma: no cover - only on Python 3.10
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The values of a text. Raises ValueError, or RecursionError where they are nested too deeply."""
+    """The values of a text. Raises ValueError, or RecursionError if they are nested too deeply."""
     values: dict[str, Any] = tomllib.loads(text)
     return values

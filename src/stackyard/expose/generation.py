@@ -54,7 +54,7 @@ def write_modules(
     Args:
         entries: all revisions whose files still exist, with their short names already assigned.
         records: their build records by module name, as far as they can be read.
-        yard: the yard, whose ``<yard>/modules`` or the site's ``modules.root`` is the directory's final path.
+        workspace: its yard, whose ``<yard>/modules`` or the site's ``modules.root`` is the directory's final path.
         done: as for `module_texts`.
 
     The operations of new revisions are frozen before.

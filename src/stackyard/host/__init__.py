@@ -1,1 +1,1 @@
-"""What this machine has, and the one door to subprocesses."""
+"""Access to this machine: files, network, accounts, hardware, and the one door to subprocesses."""

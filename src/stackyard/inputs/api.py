@@ -1,4 +1,4 @@
-"""The door of `inputs`: what people write in files, read and validated; the site and the yard of a command."""
+"""The door of `inputs`: reading and validating users' files, and the site and yard of a command."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""Files of other tools that are passed as FILE by mistake: what each is, and what to use instead.
+"""Recognises files of other tools that are passed as FILE by mistake, and suggests what to use instead.
 
-They are recognised before they are parsed. Otherwise a lock or a script would be read as a requirements file, with an
-error for each of its lines that leads nowhere.
+They are recognised before they are parsed. Otherwise a lock or a script would be read as a requirements file, with a
+misleading error for each of its lines.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _LARGE = 100_000
 
 
 def refuse(path: Path, text: str) -> None:
-    """Raise InputError for a file that its name or its text shows to be another tool's."""
+    """Raise InputError for a file of another tool, recognised by name or content."""
     if path.suffix == ".lock" and "[[variant]]" in text:
         raise _error(path, "a lock", f"use the file that it was made from: {str(path).removesuffix('.lock')}")
     for mark, what, hint in _BEGINNINGS:
@@ -110,7 +110,7 @@ def refuse(path: Path, text: str) -> None:
 
 
 def refuse_keys(path: Path, keys: Set[str]) -> None:
-    """Raise InputError for a YAML file whose keys are another tool's. A list of `dependencies:` is conda's, though."""
+    """Raise InputError for a YAML file with another tool's keys. A list of `dependencies:` is conda's, though."""
     if "dependencies" in keys and "build_dependencies" not in keys:
         return
     for marks, what, hint in _KEYS:
@@ -119,7 +119,7 @@ def refuse_keys(path: Path, keys: Set[str]) -> None:
 
 
 def _refuse_programs(path: Path, text: str) -> None:
-    """Modulefiles and batch scripts whose names do not show it."""
+    """Reject modulefiles and batch scripts without a telling name."""
     if len(_LMOD.findall(text)) > 1:
         raise _error(path, "a modulefile", GIVE, _line_of(text, _LMOD))
     if _DIRECTIVE.search(text):
@@ -133,7 +133,7 @@ def _line_of(text: str, mark: re.Pattern[str]) -> int:
 
 
 def _refuse_lists(path: Path, text: str) -> None:
-    """What conda and pip print for people, and what conda reads with --file."""
+    """Reject readable listings of conda and pip, and files for conda's --file."""
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         if line.strip() == "@EXPLICIT":

@@ -29,7 +29,7 @@ def load_stack(path: Path, site: Site, name: str | None = None, version: str | N
 
     Args:
         path: the file.
-        site: whose policy and defaults hold.
+        site: its policy and defaults apply.
         name: the stack's name; else the file's own, else its directory's.
         version: the stack's version; else the file's own, else today's date.
 

@@ -34,7 +34,7 @@ from stackyard.yard.kinds.payload import Packing
 
 
 class CondaRequirement(LateModel):
-    """One conda MatchSpec, parsed, and in its canonical form.
+    """One conda MatchSpec, parsed and in canonical form.
 
     `spec` is passed to the solver, e.g. ``conda-forge::numpy >=1.26,<2`` or ``pytorch 2.* *cuda12*``.
     `selector` is the condition under which it applies (``linux64``, ``accelerator == 'cuda'``), or empty.
@@ -100,12 +100,12 @@ class Environment(LateModel):
     """The parsed content of an environment.yml, a requirements.txt or the ``environment:`` of a stack.yaml.
 
     `notices` are messages for the user: a selector that applies, ``-e`` that becomes a wheel, an ignored prefix.
-    `files` are all files that were read to get here (absolute paths), for the lock's staleness and the recipe.
-    Channels, index URLs, find-links and URLs keep ``$VAR`` as written, so that no secret is recorded:
-    `lock.conda.channels.Resolver` and `inputs.pip.requirement.expand` insert the values where they are used.
-    `channel_selectors` and `variable_selectors` hold the selectors of those entries that have one.
-    `missing` are requirement files that do not exist; always empty with a strict reader.
-    `channel_places` and `option_places` are the places of channels, indexes and find-links entries, for errors.
+    `files` are all files that were read (absolute paths), for the lock's staleness and the recipe. Channels, index
+    URLs, find-links and URLs keep ``$VAR`` as written, so that no secret is recorded: `lock.conda.channels.Resolver`
+    and `inputs.pip.requirement.expand` insert the values where they are used. `channel_selectors` and
+    `variable_selectors` hold the selectors of those entries that have one. `missing` are requirement files that do not
+    exist; always empty with a strict reader. `channel_places` and `option_places` are the places of channels, indexes
+    and find-links entries, for errors.
     """
 
     name: str | None = None
@@ -174,7 +174,7 @@ class NodeNeed(LateModel):
 
 
 class Check(LateModel):
-    """One check of a stack's own, run in the loaded module before anything is published.
+    """One of a stack's own checks, run in the loaded module before publication.
 
     Exactly one of `run` (argv), `python` (source text) or `script` (a file, absolute) is given. `table` checks a
     ``[X] Name`` table such as that of ``horovodrun --check-build``: every listed name must be ticked.
@@ -192,7 +192,7 @@ class Check(LateModel):
 
 
 class CheckExceptions(LateModel):
-    """What verification skips or only warns of, each declared by the stack's author."""
+    """The exceptions from verification, each declared by the stack's author."""
 
     imports: tuple[str, ...] = Field((), description="Modules that may fail to import, e.g. because they require a GPU")
     commands: tuple[str, ...] = Field((), description="Entry points that may fail to import")
@@ -232,7 +232,7 @@ class ModuleSettings(LateModel):
 
 
 class Bind(LateModel):
-    """A file or directory of the host in a container; `target` is where it is there."""
+    """A file or directory of the host in a container; `target` is its path there."""
 
     source: WholePath
     target: WholePath
@@ -240,7 +240,7 @@ class Bind(LateModel):
 
 
 class Wrap(LateModel):
-    """Commands of an image that others made, as a module."""
+    """Commands of a third-party image as a module."""
 
     image: str = Field(description="A base of the yard, or sif:FILE, oci:DIR[:TAG], docker-archive:FILE[:TAG]")
     digest: str = Field("", pattern=r"^(sha256:[0-9a-f]{64})?$", description="What the image must be; empty: as it is")
@@ -312,10 +312,10 @@ class Stack(LateModel):
 
     @property
     def wanted(self) -> tuple[Variant, ...]:
-        """The variants that are asked for; the others stay as they are, in the lock and in the yard."""
+        """The requested variants; the others are not changed, in the lock and in the yard."""
         return tuple(self.variants[n] for n in self.chosen) if self.chosen else self.variants
 
     def in_form(self, image: Packing) -> Stack:
-        """The same stack with the files of each variant kept in another form."""
+        """The stack with another form for the files of each variant."""
         variants = tuple(variant.model_copy(update={"image": image}) for variant in self.variants)
         return self.model_copy(update={"variants": variants})

@@ -1,4 +1,4 @@
-"""How a file was parsed, as plain JSON values: ``stackyard show --parsed FILE --json``.
+"""The parsed content of a file as plain JSON values: ``stackyard show --parsed FILE --json``.
 
 For users and tests that check that nothing was dropped: every requirement with its text, its place and the
 platforms that its selector selects; the keys that were ignored with their content; every notice and every file read.
@@ -20,14 +20,14 @@ from stackyard.inputs.reading.yamlfile import read_yaml
 
 
 def parsed_json(path: Path, site: Site | None = None) -> dict[str, Any]:
-    """How a stack.yaml, an environment.yml or a requirements.txt is parsed, completely.
+    """The complete parsed content of a stack.yaml, an environment.yml or a requirements.txt.
 
     Included requirement files that do not exist are listed under ``missing``; that is an error only when
     the file is locked. Variables in URLs stay unexpanded. A stack.yaml is shown twice: its
     variants as they will be locked and built, and under ``written`` the file itself, with matrix and conditions.
 
     Args:
-        site: whose values for every stack are joined; none where it is left out.
+        site: its values for every stack are merged; without a site none.
 
     Raises:
         InputError: the file is invalid; `ManyErrors` for several problems.
@@ -49,7 +49,7 @@ def parsed_json(path: Path, site: Site | None = None) -> dict[str, Any]:
 
 
 def environment_json(environment: Environment) -> dict[str, Any]:
-    """One environment; channels, conda and pip entries carry the platforms that they are selected for."""
+    """One environment; channels, conda and pip entries have their selected platforms."""
     data = environment.model_dump(mode="json", exclude={"channel_selectors", "variable_selectors", "channel_places"})
     data["channels"] = [_channel(environment, name) for name in environment.channels]
     data["conda"] = [_requirement(requirement) for requirement in environment.conda]
@@ -72,7 +72,7 @@ def _requirement(requirement: CondaRequirement | PipRequirement) -> dict[str, An
 
 
 def _selection(selector: str) -> dict[str, Any]:
-    """The selector and its platforms; ``all`` where there is none."""
+    """The selector and its platforms; ``all`` without a selector."""
     return {"selector": selector, "platforms": list(selected(selector)) if selector else "all"}
 
 

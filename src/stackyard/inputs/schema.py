@@ -38,7 +38,7 @@ def _stack() -> dict[str, Any]:
 
 
 def _changed(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A schema with every mapping in it changed, inner ones first."""
+    """A schema with a change applied to every mapping in it, innermost first."""
     if isinstance(value, list):
         return [_changed(item, change) for item in value]
     if not isinstance(value, dict):

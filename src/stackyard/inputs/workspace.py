@@ -1,4 +1,4 @@
-"""`Workspace`: a site and a yard, which nearly every step of a deploy, a launch or the upkeep needs together."""
+"""`Workspace`: a site and a yard, which nearly all steps of a deploy, a launch or maintenance use together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where something is done: by the policy of `site`, in `yard`. A class with more fields extends it."""
+    """The place of an operation: the yard, and the site whose policy applies. Extended by subclasses."""
 
     site: Site
     yard: Yard

@@ -1,4 +1,4 @@
-"""The door of `lint`: a batch script read and checked, and the request that is equivalent to it."""
+"""The door of `lint`: reads and checks a batch script, and converts it to a request."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Where the image stands in a command line of Singularity or Apptainer."""
+"""Locates the image in a command line of Singularity or Apptainer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IMAGES = (".sif", ".simg", ".img", ".sqsh", ".squashfs", ".SIF")
 
 
 def image_at(rest: Sequence[str]) -> int:
-    """Where the image is: behind words known only at run time, which may be options, if its name is that of one."""
+    """The index of the image: after words known only at run time, which may be options, unless named like an image."""
     at = 0
     while at < len(rest) and is_open(rest[at]):
         at += 1
@@ -34,5 +34,5 @@ def is_open(word: str) -> bool:
 
 
 def container_verb(words: Sequence[str]) -> int | None:
-    """Where ``exec`` or ``run`` stands among the first words of ``singularity``; None if it does not."""
+    """The index of ``exec`` or ``run`` among the first words of ``singularity``; None without one."""
     return next((index for index, word in enumerate(words[:6]) if word in ("exec", "run")), None)

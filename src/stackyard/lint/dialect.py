@@ -1,4 +1,4 @@
-"""The head of a scheduler that a plug-in adds: its directives and options, which the plug-in gives as plain data.
+"""The head of a plug-in's scheduler: its directives and options, which the plug-in supplies as plain data.
 
 `launch.plan.schedulers.directives.DirectiveScheduler` describes the data. Only the one that site.yaml names is asked.
 """
@@ -27,13 +27,13 @@ class Dialect:
 
     Attributes:
         kind: the scheduler's name in site.yaml.
-        prefix: what a directive begins with.
-        program: what reads the directives.
-        written: each option as it is written, by its canonical name: ``l.h_rt`` for ``-l h_rt``.
-        meanings: what each word of its value means, by its canonical name. Empty: the head is not judged.
-        excluding, needing: as of the other schedulers, in `rules.together`.
+        prefix: the beginning of a directive.
+        program: the program that reads the directives.
+        written: the spelling of each option, by its canonical name: ``l.h_rt`` for ``-l h_rt``.
+        meanings: the meaning of each word of its value, by canonical name. Empty: the head is not judged.
+        excluding, needing: as for the other schedulers, in `rules.together`.
         time_pattern: a wall time, with the groups days, hours, minutes and seconds.
-        index: what stands for the index of an array in the name of an output file.
+        index: the placeholder for the array index in the name of an output file.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Dialect:
 
     @property
     def table(self) -> Table:
-        """The options as lint reads them."""
+        """The options in lint's format."""
         names = {name: words for name, words in self.meanings.items() if "." not in name}
         valued, flags = ({name: name for name, words in names.items() if bool(words) is has} for has in (True, False))
         return Table(valued, flags, style="single", pairs=frozenset(n for n, words in names.items() if len(words) > 1))
@@ -70,7 +70,7 @@ class Dialect:
             yield Option(option.name, option.written, ",".join(others))
 
     def lacks(self, option: Option) -> bool:
-        """Whether an option has fewer words than its value."""
+        """Whether an option has too few words for its value."""
         return bool(option.name) and len(option.value.split()) < len(self.meanings[option.name])
 
     def minutes(self, text: str) -> float | None:

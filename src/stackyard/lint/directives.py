@@ -1,4 +1,4 @@
-"""The head of a batch script: which lines the scheduler reads, and the options in them.
+"""The head of a batch script: the lines that the scheduler reads, and their options.
 
 Slurm reads ``#SBATCH`` at the very start of a line, up to the first line that is neither blank nor a comment; quotes
 group, ``#`` starts a comment (slurm/src/common/slurm_opt, `sbatch` manual page). PBS stops at the first executable line
@@ -115,9 +115,9 @@ def _of_nqsv(directives: tuple[Directive, ...]) -> tuple[Directive, ...]:
 
 
 def filled_in(text: str) -> set[int]:
-    """The lines of a template that some program fills in.
+    """The lines of a template that a program fills in.
 
-    They are nothing but ``<NAME>``, or ``${NAME}`` with a directive below, since it may also be the program.
+    They consist of ``<NAME>``, or of ``${NAME}`` with a directive below; without that it may be the program.
     """
     rows = text.splitlines()
     last = max((number for number, row in enumerate(rows, 1) if _TAG.match(row)), default=0)
@@ -126,7 +126,7 @@ def filled_in(text: str) -> set[int]:
 
 
 def head_is_filled_in(text: str, first: int) -> bool:
-    """Whether lines above or on that of the first command are filled in, so that the head may have any option."""
+    """Whether lines above or at the first command are filled in, so that the head may have any option."""
     blocks = (number for number, row in enumerate(text.splitlines(), 1) if row.lstrip().startswith("{%"))
     return any(number <= first for number in (*filled_in(text), *blocks))
 
@@ -201,13 +201,13 @@ _FOREIGN = re.compile(
 
 
 def foreign_directives(text: str, inner: Collection[int]) -> tuple[tuple[int, str], ...]:
-    """The lines, with their numbers, by which some other program knows what the job needs: ``#YBATCH -r a100_4``."""
+    """The lines, with numbers, that tell another program the needs of the job: ``#YBATCH -r a100_4``."""
     rows = enumerate(text.splitlines(), 1)
     return tuple((number, row.strip()) for number, row in rows if number not in inner and _FOREIGN.match(row))
 
 
 def foreign_name(text: str) -> str:
-    """What such a line is called: its tag, or the scheduler whose lines have none of their own."""
+    """The name for such a line: its tag, or the scheduler whose lines have no tag."""
     return "LoadLeveler" if re.match(r"#\s*@", text) else text.split(maxsplit=1)[0]
 
 
@@ -215,7 +215,7 @@ _NEARLY = re.compile(r"^[ \t]*#+[ \t]*(SBATCH|BSUB|PBS)[ \t:]*(?=-)(.*)$", re.I)
 
 
 def would_be_directives(text: str, inner: Collection[int]) -> tuple[Directive, ...]:
-    """Comments that are directives but for blanks, hashes or small letters: ``# SBATCH -N 4``, ``#sbatch -N 4``."""
+    """Comments that nearly are directives, except for blanks, hashes or case: ``# SBATCH -N 4``, ``#sbatch -N 4``."""
     directives: list[Directive] = []
     for number, row in enumerate(text.splitlines(), 1):
         match = _NEARLY.match(row)
@@ -229,6 +229,6 @@ def would_be_directives(text: str, inner: Collection[int]) -> tuple[Directive, .
 
 
 def scheduler_of(directives: tuple[Directive, ...]) -> str:
-    """The scheduler that most directives belong to; "" without any."""
+    """The scheduler of most directives; empty without any."""
     kinds = [directive.kind for directive in directives if directive.state != "disabled"]
     return max(dict.fromkeys(kinds), key=kinds.count) if kinds else ""

@@ -1,4 +1,4 @@
-"""How a Python program joins its process group: which variables it must be given; parsed, never run.
+"""How a Python program joins its process group, and the variables that it needs; parsed, never run.
 
 ``torch.distributed.init_process_group`` reads MASTER_ADDR, RANK and WORLD_SIZE from the environment unless the call or
 the program itself supplies them (PyTorch documentation, "Environment variable initialization"). torchrun sets them;
@@ -23,7 +23,7 @@ _OTHERS = {"mpi4py", "idr_torch", "hostlist", "horovod", "pytorch_lightning", "l
 class Group:
     """The call that joins the group, and the variables that neither it nor the program supplies.
 
-    `guarded`: the program looks first whether the variables exist, and runs alone without them.
+    `guarded`: the program tests whether the variables exist, and runs alone without them.
     """
 
     file: str
@@ -59,7 +59,7 @@ def _last(func: ast.expr) -> str:
 
 
 def _needs(call: ast.Call) -> set[str]:
-    """What one call leaves to the environment."""
+    """The variables that one call reads from the environment."""
     names = ("backend", "init_method", "timeout", "world_size", "rank", "store")
     arguments = dict(zip(names, call.args, strict=False)) | {
         keyword.arg: keyword.value for keyword in call.keywords if keyword.arg
@@ -100,7 +100,7 @@ def _set_names(nodes: list[ast.AST]) -> Iterator[str]:
 
 
 def _finds_ranks(nodes: list[ast.AST]) -> bool:
-    """Whether the program leaves this to a package, or sets variables whose names are known only when it runs."""
+    """Whether the program delegates this to a package, or sets variables with computed names."""
     for node in nodes:
         stored = isinstance(getattr(node, "ctx", None), ast.Store)
         if isinstance(node, ast.Subscript) and stored and _last(node.value) == "environ" and _text(node.slice) is None:
@@ -113,7 +113,7 @@ def _finds_ranks(nodes: list[ast.AST]) -> bool:
 
 
 def _is_guarded(nodes: list[ast.AST]) -> bool:
-    """``if "RANK" in os.environ``, ``os.environ.get("WORLD_SIZE", 1)``, ``is_torchelastic_launched()``."""
+    """Whether it has ``if "RANK" in os.environ``, ``os.environ.get("WORLD_SIZE", 1)`` or the like."""
     for node in nodes:
         if isinstance(node, ast.Compare) and _text(node.left) in (*NEEDED, "LOCAL_RANK"):
             return True

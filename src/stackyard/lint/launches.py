@@ -1,4 +1,4 @@
-"""The launch lines of a script: what starts ranks, with which options, and which program.
+"""The launch lines of a script: the starter of ranks, its options, and its program.
 
 A line nests: ``srun ... singularity exec img bash -c "torchrun train.py"`` is an srun whose program is a container
 whose program is a shell whose program is torchrun. `find_launches` gives one `Launch` for each of these that matters,
@@ -90,10 +90,10 @@ _MOST = 400
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """One starter with its options. `program` is what it starts; `via` are the launches around it, outermost first.
+    """One starter with its options. `program`: the command it starts; `via`: the launches around it, outermost first.
 
-    `remote`: started through ssh or similar, so its node is unknown. `wrapped`: among the words of a script that is not
-    known, which sets up its surroundings and then runs them: `./env.sh singularity exec ...`.
+    `remote`: started through ssh or similar, so its node is unknown. `wrapped`: among the arguments of an unknown
+    script, which sets up the environment and then runs them: `./env.sh singularity exec ...`.
     """
 
     kind: str
@@ -127,7 +127,7 @@ class Launch:
 
     @property
     def environment(self) -> Mapping[str, Value]:
-        """The script's variables when it runs."""
+        """The script's variables at the launch."""
         return self.command.environment
 
 
@@ -171,7 +171,7 @@ def launches_inside(launch: Launch, commands: Sequence[Command]) -> list[Launch]
 
 
 def _written(resolved: ResolvedCommand) -> dict[str, tuple[str, int]]:
-    """The shell script that ``cat > run.sh <<EOF`` or ``tee run.sh <<EOF`` writes."""
+    """The shell scripts that ``cat > run.sh <<EOF`` or ``tee run.sh <<EOF`` write."""
     command = resolved.command
     if not command.here or resolved.argv[0] not in ("cat", "tee"):
         return {}
@@ -191,7 +191,7 @@ def _look(
     remote: bool,
     depth: int,
 ) -> None:
-    """Read one command, and recursively what it starts."""
+    """Parse one command, and recursively those it starts."""
     words = list(unwrapped(words))
     if not words or depth > 8:
         return
@@ -223,7 +223,7 @@ def _look(
 
 
 def _behind_script(words: Sequence[str]) -> int:
-    """Where a container or an agent begins among the words of a script that ends in ``.sh``; 0 if none does."""
+    """The index of a container or an agent among the arguments of a ``.sh`` script; 0 without one."""
     script = words[1] if _SHELL.match(words[0]) and len(words) > 1 else words[0]
     if not script.endswith((".sh", ".bash")):
         return 0
@@ -278,7 +278,7 @@ def _look_inside(
     remote: bool,
     depth: int,
 ) -> None:
-    """Read the commands in a shell's text."""
+    """Parse the commands in a shell's text."""
     _look_at(launches, resolved, parse_shell(text, line), via, remote, depth)
 
 
@@ -337,7 +337,7 @@ def unwrapped(words: list[str]) -> Iterator[str]:
 
 
 def _after_options(words: list[str], at: int, valued: Iterable[str]) -> int:
-    """The index after the options; for a wrapper with unknown options, the first word that starts a program."""
+    """The index after the options; for a wrapper with unknown options, of the first word that starts a program."""
     known = tuple(valued)
     while at < len(words):
         if words[at].startswith("-"):
@@ -402,7 +402,7 @@ def _python_module(words: list[str]) -> tuple[str, Reading] | None:
 
 
 def _module_at(words: Sequence[str]) -> int | None:
-    """Where the ``-m`` of Python itself is: behind nothing but its options, of which two take a value."""
+    """The index of Python's own ``-m``: after only Python's options, two of which take a value."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         if words[at] == "-m":

@@ -1,4 +1,4 @@
-"""Which options a scheduler or a launcher has, and how a line of them is read.
+"""The options of schedulers and launchers, and how they are parsed.
 
 Sources: `sbatch --help` and `srun --help` of Slurm 22.05 with the additions of the 23.02 to 24.11 manuals; IBM Spectrum
 LSF's `bsub` and JSM's `jsrun` manual pages; OpenPBS's `qsub`; `flux-run(1)`; `mpirun(1)` of Open MPI and MPICH;
@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Option:
-    """One option as given: canonical name ("" if unknown), as written, and its value."""
+    """One option as given: its canonical name ("" if unknown), its spelling, and its value."""
 
     name: str
     written: str
@@ -74,7 +74,7 @@ _MOST_VALUES = 2
 
 
 def read_options(table: Table, words: Sequence[str], *, all_words: bool = False) -> Reading:
-    """Read options up to the first word that is not one (`all_words`: skip such words)."""
+    """Parse options up to the first other word (`all_words`: skip such words)."""
     options: list[Option] = []
     doubtful = False
     at = 0
@@ -94,7 +94,7 @@ def read_options(table: Table, words: Sequence[str], *, all_words: bool = False)
 
 
 def mapped(reading: Reading) -> Reading:
-    """An mpirun's options with what Open MPI's ``--map-by ppr:4:node:pe=8`` says: ranks on a node, cores of each."""
+    """An mpirun's options with Open MPI's ``--map-by ppr:4:node:pe=8`` evaluated: ranks per node, cores of each."""
     mapping = (reading.get("map-by") or "").lower()
     ranks, cores = re.match(r"ppr:(\d+):node(?![^:])", mapping), re.search(r":pe=(\d+)", mapping)
     counts = {"ppn": ranks, "depth": cores}
@@ -103,7 +103,7 @@ def mapped(reading: Reading) -> Reading:
 
 
 def _option(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option], int, bool]:
-    """The options in one word, how many of the following words are values, and whether that is certain."""
+    """The options in one word, the number of following words that are values, and whether that is certain."""
     if not word.startswith("--") and table.style == "getopt":
         return _short(table, word, after)
     name, equals, value = word.lstrip("-").partition("=")
@@ -125,7 +125,7 @@ def _option(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option]
 
 
 def _short(table: Table, word: str, after: Sequence[str]) -> tuple[list[Option], int, bool]:
-    """``-n4``, ``-n 4``, ``-n=4``, ``-lu``: letters up to the first that takes a value."""
+    """Parse ``-n4``, ``-n 4``, ``-n=4``, ``-lu``: letters up to the first one with a value."""
     options: list[Option] = []
     for index, letter in enumerate(word[1:], 1):
         rest = word[index + 1 :]

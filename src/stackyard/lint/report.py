@@ -31,7 +31,7 @@ class LintReport:
 
     @property
     def exit_code(self) -> int:
-        """0: clean, or only notes; 3: something was found."""
+        """0: clean, or only notes; 3: there are findings."""
         return 3 if any(finding.severity != "note" for finding in self.findings) else 0
 
     @property

@@ -1,4 +1,4 @@
-"""What a batch script requests from its scheduler, as numbers where the head has them."""
+"""The request in a batch script's head, with plain numbers where possible."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OTHER_CORES = {"cpus-per-gpu", "mincpus", "nnodes", "csm", "l.ncpus", "tres-per-
 class Request:
     """Nodes, tasks, cores, GPUs, time and names. None and "": not given, or not a plain number.
 
-    `node_cpus`: cores of each node where the head gives these, and not those of a task (PBS, ncpus).
-    `lines` has the line of each option by its canonical name; `values` the last value of each.
+    `node_cpus`: cores of each node, if the head has these instead of cores per task (PBS, ncpus). `lines` has the line
+    of each option by its canonical name; `values` the last value of each.
     """
 
     scheduler: str = ""
@@ -65,7 +65,7 @@ class Request:
 
     @property
     def cores(self) -> int | None:
-        """Cores of the whole job, if the head determines them: one for each task unless it says more."""
+        """Cores of the whole job, if the head determines them: by default one for each task."""
         if self.node_cpus:
             return self.node_cpus * self.nodes if self.nodes else None
         if self.values.keys() & OTHER_CORES or self.scheduler not in ("slurm", "flux", "lsf", "pbs"):
@@ -77,7 +77,7 @@ class Request:
 
     @property
     def names_gpus(self) -> bool:
-        """Whether the head requests GPUs, in numbers for each node or not."""
+        """Whether the head requests GPUs, with or without a plain number."""
         named = self.values.keys() & {
             "gpu",
             "gpus",
@@ -152,7 +152,7 @@ def mebibytes(text: str) -> float | None:
 
 
 def read_request(scheduler: str, directives: Sequence[Directive], dialect: Dialect | None = None) -> Request:
-    """What the directives that the scheduler reads request."""
+    """The request in the directives that the scheduler reads."""
     request = Request(scheduler)
     chosen = [directive for directive in directives if directive.kind == scheduler and directive.state == "read"]
     for directive in chosen:
@@ -183,7 +183,7 @@ def _of_dialect(request: Request, dialect: Dialect) -> None:
 
 
 def gpus_of(gres: str) -> int | None:
-    """GPUs in ``--gres=gpu:v100:4``, ``gpu:4``, ``gpu``; None if it names no GPU or no plain number."""
+    """GPUs in ``--gres=gpu:v100:4``, ``gpu:4``, ``gpu``; None without a GPU or a plain number."""
     for part in gres.split(","):
         match = re.fullmatch(r"(?:gres/)?gpu(?::[A-Za-z_][\w.-]*|:\d+(?=:))?(?::(\d+))?(?:\(.*\))?", part.strip())
         if match:
@@ -268,7 +268,7 @@ def _pbs(request: Request) -> None:
 
 
 def alike_chunks(text: str) -> tuple[int | None, list[str]] | None:
-    """All chunks of a ``select`` as one, if they have the same resources: ``1:ncpus=4+2:ncpus=4`` is 3 of them."""
+    """All chunks of a ``select`` as one, if their resources are equal: ``1:ncpus=4+2:ncpus=4`` is 3 of them."""
     every = [chunk_of(part) for part in text.split("+")]
     counts = [count for count, _ in every if count is not None]
     if any(set(items) != set(every[0][1]) for _, items in every):
@@ -277,7 +277,7 @@ def alike_chunks(text: str) -> tuple[int | None, list[str]] | None:
 
 
 def chunk_of(text: str) -> tuple[int | None, list[str]]:
-    """The number of a chunk, one if it is left out, and its resources; None if it is not a number that is known."""
+    """The number of a chunk, 1 by default, and its resources; None if it is not a known number."""
     count, *items = text.split(":")
     return (1, [count, *items]) if re.match(r"[A-Za-z]\w*=", count) else (number(count), items)
 

@@ -22,7 +22,7 @@ from stackyard.lint.tables import HEADS
 
 @dataclass(frozen=True)
 class Script:
-    """What a script requests and starts.
+    """The request and the launches of a script.
 
     `commands` are all simple commands of its body, expanded, but those of functions that nothing calls (`uncalled`);
     `inner` those in the shells of its tasks; `inner_lines` the numbers of lines inside here-documents and strings;
@@ -45,13 +45,13 @@ class Script:
 
     @cached_property
     def own(self) -> Dialect | None:
-        """The head of a plug-in's scheduler, if it is judged and the script is one of that scheduler."""
+        """The head of a plug-in's scheduler, if the script is for it and its options are known."""
         dialect = self.dialect
         return dialect if dialect and dialect.meanings and dialect.kind == self.scheduler else None
 
     @cached_property
     def table(self) -> Table | None:
-        """The options of its head; None where these are not known."""
+        """The options of its head; None if unknown."""
         return self.own.table if self.own else HEADS.get(self.scheduler)
 
     @cached_property
@@ -61,7 +61,7 @@ class Script:
 
     @cached_property
     def is_filled_in(self) -> bool:
-        """Whether whole lines of its head are filled in by a program: the head may then have any option."""
+        """Whether a program fills in whole lines of its head, which may then have any option."""
         return head_is_filled_in(self.text, self.commands[0].line if self.commands else 0)
 
     @cached_property
@@ -124,14 +124,14 @@ def parse_script(text: str, name: str = "script", dialect: Dialect | None = None
 
 
 def _is_zsh(text: str, request: Request) -> bool:
-    """Whether zsh runs the script, by its first line or by the option of PBS or LSF for the shell."""
+    """Whether zsh runs the script, by its first line or the shell option of PBS or LSF."""
     named = request.values.get({"pbs": "S", "lsf": "L"}.get(request.scheduler, ""))
     first = text.partition("\n")[0]
     return bool(re.search(r"\bzsh\b", named or (first if first.startswith("#!") else "")))
 
 
 def _end(commands: Sequence[Command]) -> int:
-    """The number of commands up to an ``exit`` or ``exec PROGRAM`` that always runs: what follows does not."""
+    """The number of commands up to an ``exit`` or ``exec PROGRAM`` that always runs; later ones do not run."""
     for number, command in enumerate(commands, 1):
         name = command.words[0].plain if command.words else ""
         ends = name == "exit" or (name == "exec" and len(command.words) > 1)

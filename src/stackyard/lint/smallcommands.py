@@ -1,4 +1,4 @@
-"""The small commands of batch scripts: what prints, prepares a run or ends a program, and so is not the program."""
+"""Small commands of batch scripts, which print, prepare a run or end a program, and so are not the program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _name(argv: Sequence[str]) -> str:
 
 
 def is_quiet(argv: Sequence[str]) -> bool:
-    """Whether a command only prints, looks or waits, so that a run does not need it."""
+    """Whether a command only prints, inspects or waits, so that a run does not need it."""
     words = list(unwrapped(list(argv))) or list(argv)  # `time ./a` is not a `time`
     if words[1:] == ["--version"]:
         return True
@@ -60,7 +60,7 @@ def is_quiet(argv: Sequence[str]) -> bool:
 
 
 def _only_traces(argv: Sequence[str]) -> bool:
-    """Whether ``set`` changes what is printed, and not how the script ends or what it exports."""
+    """Whether ``set`` changes only the output, not the script's end or its exports."""
     return all(re.fullmatch(r"[-+][xv]+", word) for word in argv[1:])
 
 
@@ -74,12 +74,12 @@ def is_carried(argv: Sequence[str]) -> bool:
 
 
 def is_filter(argv: Sequence[str]) -> bool:
-    """Whether it is a command that a pipe into a file goes through."""
+    """Whether it is a filter in a pipe into a file."""
     return bool(argv) and argv[0] in _FILTERS
 
 
 def only_prints(argv: Sequence[str]) -> bool:
-    """Whether a command in ``$(..)`` only makes text, here or on another node: ``srun -N1 hostname``."""
+    """Whether a command in ``$(..)`` only produces text, here or on another node: ``srun -N1 hostname``."""
     words = list(unwrapped(list(argv)))
     launch = starter(words) if words else None
     if launch:
@@ -90,11 +90,11 @@ def only_prints(argv: Sequence[str]) -> bool:
 
 
 def is_no_program(argv: Sequence[str]) -> bool:
-    """Whether a command prints, prepares a run, cleans up after it or ends it: it is not what the job is for."""
+    """Whether a command prints, prepares a run, cleans up or ends it, and so is not the job's purpose."""
     return is_quiet(argv) or (_name(argv) in _NO_PROGRAM and list(argv[1:2]) != ["run"])
 
 
 def is_small(argv: Sequence[str]) -> bool:
-    """Whether what a launch starts on the nodes only looks, handles files or ends programs; so do no words at all."""
+    """Whether a launch's command on the nodes only inspects, handles files or ends programs; true without words."""
     words = list(unwrapped(list(argv)))
     return not words or words[0].rsplit("/", 1)[-1] in _SMALL

@@ -40,14 +40,14 @@ def source_of(program: tuple[str, ...], directories: tuple[Path, ...]) -> Source
 def find_program(program: tuple[str, ...], directories: tuple[Path, ...]) -> tuple[Path, Path] | None:
     """The Python file of a program's words, as a launch finds it, and the directory it is relative to; None without.
 
-    It is one of a readable size.
+    Too large files are not found.
     """
     files = ((program_file(directory, program), directory) for directory in directories)
     return next(((file, directory) for file, directory in files if file and _is_readable(file)), None)
 
 
 def find_file(name: str, directories: tuple[Path, ...]) -> tuple[Path, Path] | None:
-    """A file that a script names, and which of the directories it is relative to; None if not found or too large."""
+    """A file that a script names, and the directory to which it is relative; None if not found or too large."""
     files = ((directory / name, directory) for directory in directories if is_known(name))
     return next(((file, directory) for file, directory in files if _is_readable(file)), None)
 
@@ -143,9 +143,9 @@ def _workers_of_options(nodes: list[ast.AST]) -> int | None:
 
 
 def _devices(nodes: list[ast.AST]) -> Iterator[int]:
-    """Lines that choose a GPU by the local rank: set_device(local_rank), device(f"cuda:{local_rank}"), .cuda(rank).
+    """Lines that select a GPU by the local rank: set_device(local_rank), device(f"cuda:{local_rank}"), .cuda(rank).
 
-    Not where the program looks how many it has: below an ``if`` that counts devices, or where the number is computed.
+    Not if the program checks the number of devices in an ``if``, or computes the index.
     """
     guarded = {
         id(inner) for node in nodes if isinstance(node, ast.If) and _counts(node.test) for inner in ast.walk(node)

@@ -1,1 +1,1 @@
-"""A lock becomes an immutable prefix with its captured activation and a record."""
+"""Builds an immutable prefix from a lock, with its captured activation and a record."""

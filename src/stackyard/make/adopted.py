@@ -1,4 +1,4 @@
-"""The build of an adopted prefix: nothing is installed, nothing is written into it. What it holds is noted."""
+"""The build of an adopted prefix: nothing is installed or changed; its contents are noted."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def note(job: Job, prefix: AdoptedPrefix) -> DiskUse:
     """Write the list of its files beside the record.
 
     Returns:
-        What they take. None of it is the yard's own: a removal frees nothing.
+        Their disk use. None of it belongs to the yard: a removal frees nothing.
 
     Raises:
-        StackyardError: the prefix has changed since it was looked at.
+        StackyardError: the prefix has changed since it was examined.
     """
     root = Path(prefix.prefix)
     tree = look(root)
@@ -56,7 +56,7 @@ def look(root: Path) -> Tree:
 
 
 def interpreter(job: Job, prefix: AdoptedPrefix) -> dict[str, str]:
-    """Where its Python comes from, as a record has it; empty without one."""
+    """The source of its Python, in a record's format; empty without Python."""
     locked = job.locked.interpreter
     if locked.source == "none":
         return {}

@@ -1,4 +1,4 @@
-"""The door of `make`: what a mirror holds."""
+"""The door of `make`: mirrors."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""Which files of a layer take the place of files of its base: modules and commands, which are found in the layer first.
+"""Finds files of a layer that hide files of its base: Python finds modules, and users commands, in the layer first.
 
-The Python of the base looks, since the base may be an image that is mounted nowhere. It reads the lists of the packages
-of the base only where a path is there.
+The Python of the base does the search, since the base may be an image that is not mounted. It reads the base's package
+lists only if a path exists there.
 """
 
 from __future__ import annotations
@@ -70,25 +70,25 @@ _NOWHERE = Path(os.devnull)
 
 @dataclass(frozen=True)
 class BaseFile:
-    """A file of the base: what is said of it, and what it holds if it is an ``__init__.py``."""
+    """A file of the base: its claim, and its content if it is an ``__init__.py``."""
 
     claim: Claim
     source: bytes | None
 
 
 class Bases:
-    """The files of the base of a layer, and of its own base, that a layer may have too."""
+    """The files of a layer's base, and of that one's own base, that a layer may have too."""
 
     def __init__(self, job: Job, base: BaseRevision) -> None:
         self._job, self._base = job, base
         self._owners: dict[str, Owner] = {}
 
     def of(self, paths: Iterable[str], site: str) -> dict[str, BaseFile]:
-        """What the base has of these paths of the layer.
+        """The base's files at these paths of the layer.
 
         Args:
             paths: relative to the prefix of the layer.
-            site: its site-packages, as relative paths of it begin.
+            site: the relative path of its site-packages.
 
         Raises:
             StackyardError: the Python of the base does not run, or its lists cannot be read.
@@ -124,7 +124,7 @@ class Bases:
 
 
 def _key(path: str, site: str) -> str:
-    """How a path is asked for: those of modules and of commands are found in the base where the layer lacks them."""
+    """The lookup key of a path: the base's modules and commands are found only if the layer lacks them."""
     if path.startswith(f"{site}/"):
         return f"site/{path[len(site) + 1 :]}"
     return path if path.startswith("bin/") and path.count("/") == 1 else ""

@@ -1,8 +1,8 @@
-"""From a locked variant to a finished prefix at its final path, and its record, which the caller writes as the marker.
+"""Builds a finished prefix at its final path from a locked variant, and its record, which the caller writes last.
 
 Until the record is written (`yard.revision.revisions.mark`), the revision's directory holds a lease, ``building``, and
-is not listed: the next build of the revision removes the prefix and starts again, if the process that held the lease
-ended. What had been fetched, compiled and unpacked is in the caches, so that is quick.
+is not listed: if the process with the lease has ended, the next build of the revision removes the prefix and starts
+again. Fetched, compiled and unpacked files are in the caches, so that is quick.
 """
 
 from __future__ import annotations
@@ -58,15 +58,16 @@ def build(
 
     Args:
         module: the name that users will load.
-        licences: what was accepted for it, for the record.
-        rebuild: trust no cache: every byte that is linked from one is compared, and every wheel is compiled again.
+        licences: the acceptances for it, for the record.
+        rebuild: do not trust caches: compare every linked byte, and compile every wheel again.
 
     Returns:
         The record; the written one if this very build was marked before.
 
     Raises:
-        MissingError: a host tool, module or interpreter was not found; nothing was begun.
-        StackyardError: a step failed; the log of the revision has the whole output, the caches keep what was done.
+        MissingError: a host tool, module or interpreter was not found; the build has not started.
+        StackyardError: a step failed; the log of the revision has the whole output, and the caches keep intermediate
+            results.
     """
     digest = input_hash(variant, locked, site)
     if disk.is_there(paths.record):
@@ -99,7 +100,7 @@ def _finished(paths: RevisionPaths, digest: str) -> BuildRecord:
 
 
 def _begin(job: Job, digest: str) -> Lease:
-    """Write who is building here, and remove what a build left that was killed or failed."""
+    """Take the lease on the build directory, and remove leftovers of a killed or failed build."""
     own_lease = lease.occupy(job.paths.building, job.module, {"module": job.module, "input_hash": digest})
     if own_lease is None:
         raise StackyardError(
@@ -117,9 +118,9 @@ def _clear(job: Job) -> None:
 
 
 def _settle(job: Job) -> None:
-    """Let others read what was built as the yard's policy says, independent of its owner and mode.
+    """Set permissions of the built files by the yard's policy, independent of the owner's umask.
 
-    What is linked from a cache was settled when it was made, for the yard in which it was made.
+    Files linked from a cache already have the permissions of that cache's yard.
     """
     from stackyard.yard.write.permissions import settle
 
@@ -143,7 +144,7 @@ class _Steps:
         self.installed: list[Wheel] = []
 
     def run(self) -> BuildRecord:
-        """Run all steps; the record lacks only what the caller knows."""
+        """Run all steps; the record lacks only the caller's part."""
         from stackyard.make import interpreter, layer, logins, recipe, seal
         from stackyard.make.wheels import install as pip
         from stackyard.make.wheels import toolchain
@@ -193,7 +194,7 @@ class _Steps:
         return replace(self._record(python, chain.tools, compiled, activation, use), files_sha256=files)
 
     def _adopt(self, prefix: AdoptedPrefix) -> BuildRecord:
-        """The record of a prefix that others made: lock, activation and a list of its files, and nothing in it."""
+        """The record of a third-party prefix: lock, activation and a list of its files; nothing is added to it."""
         from stackyard.make import adopted as foreign
         from stackyard.make import recipe, seal
         from stackyard.make.collisions import observed
@@ -213,7 +214,7 @@ class _Steps:
         return replace(record, prefix=prefix.prefix, adopted=prefix, files_sha256=files)
 
     def _install(self, wheels: Sequence[Wheel]) -> None:
-        """Install wheels, and settle what they and all that is installed have in common."""
+        """Install wheels, and resolve their file collisions with other packages."""
         from stackyard.make.wheels import install as pip
 
         self.installed += wheels
@@ -223,7 +224,7 @@ class _Steps:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """A failure of an installer, with the packages that are behind it, if two cannot be installed together."""
+        """Within the ``with`` block, explain an installer's failure by the two packages in conflict, if any."""
         try:
             yield
         except StackyardError as error:
@@ -303,7 +304,7 @@ class _Steps:
 
 
 def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
-    """The module settings of the stack and of the site: a later change of the site does not alter them.
+    """The module settings of stack and site, fixed at the build: later changes of the site do not affect them.
 
     An extension takes the place of its base: it has the same family and the same conflicts.
     """
@@ -334,7 +335,7 @@ def captured(job: Job, root: Path | None = None) -> Activation:
     The last value wins. Users may have set these variables too, so unloading restores theirs.
 
     Args:
-        root: where the prefix is, if it is not the job's own.
+        root: the prefix, if it is not the job's own.
     """
     from stackyard.inputs.conda.environment import variables_for
     from stackyard.make.activation.capture import capture
@@ -350,7 +351,7 @@ def captured(job: Job, root: Path | None = None) -> Activation:
 
 
 def packages(job: Job, compiled: Sequence[CompiledWheel]) -> tuple[PackageRecord, ...]:
-    """All packages for the record, conda's first. The build of a compiled one is the start of its wheel's key."""
+    """All packages for the record, conda's first. A compiled package's build string is the start of its wheel's key."""
     keys = {c.package.name: c.key[:12] for c in compiled}
     conda = (
         PackageRecord(p.name, p.version, "conda", p.build, p.channel, p.url, p.sha256, p.size, p.depends)
@@ -367,7 +368,7 @@ def packages(job: Job, compiled: Sequence[CompiledWheel]) -> tuple[PackageRecord
 
 
 def sharing_samples(job: Job) -> list[Path]:
-    """One file per package that could have been shared with the cache, which shows how files were linked."""
+    """One file per package that could be shared with the cache, to detect how files were linked."""
     samples = []
     for package in job.locked.conda:
         meta = job.prefix / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"

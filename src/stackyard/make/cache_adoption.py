@@ -1,4 +1,4 @@
-"""Takes what another account or yard has in its cache into this account's: once, instead of for each revision."""
+"""Adopts cache entries of another account or yard into this account's cache: once, instead of for each revision."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from stackyard.yard.write.permissions import settle
 
 
 def adopt(job: Job, kind: Kind, source: Path, target: Path) -> bool:
-    """Copy a complete cache entry (hard links where they can be made), whole or not at all, and check the copy.
+    """Copy a complete cache entry (with hard links if possible), completely or not at all, and verify the copy.
 
     Args:
-        target: its path in this account's cache; what is copied gets the modes of this yard.
+        target: its path in this account's cache; copied files get this yard's modes.
 
     Returns:
-        False, and nothing is left, where the entry is damaged or may not be read.
+        False if the entry is damaged or unreadable; no file is left.
     """
     draft, top = atomic.temporary(target), caches.trusted(job.yard)
     disk.delete_tree(draft, top)
@@ -41,7 +41,7 @@ def adopt(job: Job, kind: Kind, source: Path, target: Path) -> bool:
 
 
 def _copied(kind: Kind, source: Path, target: Path) -> bool:
-    """Copy an entry and check the copy; False where it is damaged or cannot be read."""
+    """Copy an entry and verify the copy; False if it is damaged or unreadable."""
     try:
         disk.copy_tree(source, target)
         return next(kind.audited(target), None) is None

@@ -1,6 +1,6 @@
-"""The unpacked entries of the caches that a build links from: checked before, noted after they were made.
+"""The unpacked cache entries that a build links from: verified before use, and noted after creation.
 
-An entry that is not what it was when it was made is discarded, and fetched or compiled again from what is locked.
+A changed entry is discarded, and fetched or compiled again from the lock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Entries:
         return entry in self._used
 
     def is_good(self, kind: Kind, entry: Path, owner: Yard | None = None) -> bool:
-        """Whether an entry holds what it held when it was made. A notice names what does not, or cannot be read.
+        """Whether an entry is unchanged since its creation. A notice reports changed or unreadable files.
 
         Args:
             owner: the yard whose cache it is in, if that is not this build's.
@@ -52,7 +52,7 @@ class Entries:
         return True
 
     def added(self, kind: Kind, entries: Iterable[Path]) -> None:
-        """Note what was fetched or compiled in this build.
+        """Note entries that were fetched or compiled in this build.
 
         Raises:
             StackyardError: a link script wrote into a file of an entry.
@@ -68,7 +68,7 @@ class Entries:
         """The hash of a file that is linked from an entry; empty for any other.
 
         Raises:
-            StackyardError: it was written into since this build checked the entry.
+            StackyardError: it was changed since this build checked the entry.
         """
         linked = self._linked.get((status.st_dev, status.st_ino))
         if linked is None:
@@ -79,7 +79,7 @@ class Entries:
         return digest
 
     def _checked(self, yard: Yard, kind: Kind, entry: Path) -> tuple[CheckedEntry | None, tuple[str, ...]]:
-        """An entry against its note, or its own listing where it has none, and what is wrong with it."""
+        """An entry compared with its note, or with its own listing without one, and its problems."""
         try:
             checked = notes.check(yard, kind, entry, deep=self._deep)
         except OSError as error:
@@ -87,7 +87,7 @@ class Entries:
         return checked, checked.problems if checked else tuple(kind.audited(entry))
 
     def _note(self, yard: Yard, kind: Kind, entry: Path) -> CheckedEntry | None:
-        """Note an entry of our own; one of a parent without a note is only used."""
+        """Note one of our own entries; a parent's entry without a note is only used."""
         return notes.write(yard, kind, entry) if yard == self._yard else None
 
     def _remember(self, entry: Path, checked: CheckedEntry | None) -> None:
@@ -101,7 +101,7 @@ class Entries:
                 self._linked[status.st_dev, status.st_ino] = known
 
     def _require_as_unpacked(self, kind: Kind, entry: Path, checked: CheckedEntry) -> None:
-        """An archive gives its files old times; a newer one was written after the entry was unpacked."""
+        """Require that files have the archive's old times; a newer one was written after unpacking."""
         if any(item.mtime_ns > self._started_ns for item in checked.contents.files.values()):
             problems = list(kind.audited(entry))
             if problems:
@@ -110,7 +110,7 @@ class Entries:
 
 
 def written_through(problem: str) -> StackyardError:
-    """The error for a build step that wrote into a shared file; `problem` is what an audit says of it."""
+    """The error for a build step that wrote into a shared file; `problem` is from an audit."""
     return StackyardError(
         f"a step of the build wrote into a file that other revisions share: {problem}",
         hint="a link script or a .pth file of a package did; leave that package out, then see what was damaged with "

@@ -1,4 +1,4 @@
-"""Every byte that enters a build is checked against the lock's sha256 before it is used.
+"""Fetches files for a build; every byte is verified against the lock's sha256 before use.
 
 rattler checks conda packages from http(s) while it unpacks them, but not those of ``file://`` channels: these are
 hashed here before they are unpacked. uv checks wheels. Source archives are fetched and checked here.
@@ -42,7 +42,7 @@ def check_local_archives(packages: Iterable[CondaPackage]) -> None:
     """Hash the archives of ``file://`` channels, several at a time.
 
     Raises:
-        StackyardError: one is missing, or its hash differs; the message names file, expected and found hash.
+        StackyardError: an archive is missing, or its hash differs; the message names file, expected and found hash.
     """
     local = [(package, path) for package in packages if (path := local_path(package.url))]
     with ThreadPoolExecutor(cores()) as pool:
@@ -63,7 +63,7 @@ def require_hash(path: Path, expected: str, url: str) -> None:
 
 
 def source_archive(job: Job, package: PipPackage) -> Path:
-    """A locked source archive, checked: from this yard's cache or a parent's, else downloaded into this yard's."""
+    """A verified source archive: from this yard's cache or a parent's, else downloaded into this yard's."""
     package = job.mirror.pip(package) if job.mirror else package
     name = file_name(package.url)
     path = _kept(job, package, name, job.progress.notice)
@@ -76,7 +76,7 @@ def source_archive(job: Job, package: PipPackage) -> Path:
 
 
 def _kept(job: Job, package: PipPackage, name: str, tell: Callable[[str], None]) -> Path | None:
-    """A source archive that a cache has, and whose bytes are the locked ones."""
+    """A source archive in a cache whose bytes match the lock."""
     for yard in searched(job.yard):
         path = yard.source(package.sha256, name)
         if os.access(path, os.R_OK):  # also what another account keeps to itself is fetched
@@ -87,8 +87,10 @@ def _kept(job: Job, package: PipPackage, name: str, tell: Callable[[str], None])
 
 
 def fetching(yard: Yard, name: str, stop: Event | None = None) -> AbstractContextManager[lease.Lease]:
-    """The right to fetch a file of this name into a yard's cache: of builds at the same time one does, and the others
-    wait for it, until `stop`. There are 64 of these rights, which stay as directories."""
+    """A lease to fetch a file of this name into a yard's cache; other builds wait for it, until `stop`.
+
+    There are 64 of these leases, whose directories are kept.
+    """
     slot = int(sha256_text(name)[:8], 16) % 64
     return lease.lease(yard.lease(f"fetch {slot}"), f"the right to fetch {name}", stop=stop)
 
@@ -102,11 +104,11 @@ def _download(package: PipPackage, target: Path, trust: Trust) -> Path:
 
 
 def download(url: str, sha256: str, part: Path, target: Path, *, mode: int, trust: Trust) -> None:
-    """Write what is at a URL to `target`, whole and with this hash, or not at all; `part` is its name until then.
+    """Download a URL to `target`, completely and with this hash, or not at all; `part` is the temporary name.
 
     Raises:
-        StackyardError: it cannot be had, or has another hash.
-        OSError: of writing.
+        StackyardError: it cannot be downloaded, or has another hash.
+        OSError: the file cannot be written.
     """
     try:
         with part.open("wb") as stream:
@@ -120,7 +122,7 @@ def download(url: str, sha256: str, part: Path, target: Path, *, mode: int, trus
 
 
 def copy_from(url: str, stream: IO[bytes], trust: Trust = PLAIN) -> None:
-    """Write what is at a URL, or at a path, to a file that can be sought in. Errors as for `http.get`; a full disk."""
+    """Copy a URL or a path to a seekable file. Raises as `http.get` does, and if the disk is full."""
     from stackyard.host.net import http  # with it ssl, which what is in the cache does not need
 
     def kept(remote: IO[bytes]) -> None:

@@ -21,7 +21,7 @@ _NOISE = (
 
 
 def prepare(job: Job) -> dict[str, str]:
-    """Create the prefix's interpreter where it needs one of its own; return its entry in the record (empty: no Python).
+    """Create the prefix's interpreter if needed; returns its entry in the record (empty: no Python).
 
     Raises:
         MissingError: the locked interpreter is not found on this machine.

@@ -1,4 +1,4 @@
-"""One build as its steps see it: what is built, where, and where progress is reported."""
+"""One build from the view of its steps: the inputs, the paths, and the progress display."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job(Workspace):
-    """What every step of a build needs.
+    """The inputs of a build's steps.
 
     Attributes:
         module: the name under which progress is reported.
-        deep: every byte of what is linked from the caches is compared, not only what changed.
-        rebuild: wheels that a cache has are compiled again.
+        deep: compare every byte linked from the caches, not only changed files.
+        rebuild: compile wheels again even if a cache has them.
     """
 
     variant: Variant
@@ -45,12 +45,12 @@ class Job(Workspace):
 
     @property
     def prefix(self) -> Path:
-        """The prefix that is being built, at its final path."""
+        """The prefix being built, at its final path."""
         return self.paths.prefix
 
     @property
     def payload(self) -> Prefix:
-        """The same prefix, as it is used."""
+        """The prefix as a payload."""
         return Prefix(self.prefix)
 
     @property
@@ -70,7 +70,7 @@ class Job(Workspace):
 
     @cached_property
     def mirror(self) -> Mirror | None:
-        """Where the locked files come from instead of their servers, if the site or the command says so."""
+        """The mirror that replaces the servers of locked files, if the site or the command names one."""
         if not self.site.mirror:
             return None
         from stackyard.make.mirror.read import opened
@@ -80,7 +80,7 @@ class Job(Workspace):
 
     @cached_property
     def private_files(self) -> bool:
-        """Whether no file may be shared by a hard link: a post script may write into it, and has no layer for that."""
+        """Whether hard links are forbidden: a post script may write into files, and no layer is available."""
         if not self.variant.post:
             return False
         self.work.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -88,19 +88,19 @@ class Job(Workspace):
 
     @cached_property
     def policy(self) -> Policy:
-        """Who may read and write what is built."""
+        """The permissions of built files."""
         return policy(self)
 
     @cached_property
     def entries(self) -> Entries:
-        """What this build links from the caches, checked."""
+        """The verified cache entries that this build links from."""
         return Entries(self.yard, self.progress, deep=self.deep)
 
     def view(self, *writable: Path) -> View:
-        """How programs of packages see the yards: read-only, except for these directories.
+        """The view of the yards for programs of packages: read-only, except for these directories.
 
-        Where that cannot be had they see the files as they are, and of what they wrote the end of the build finds only
-        what this prefix links. The link scripts of conda packages never have a view: rattler runs them in this process.
+        If that is impossible they see the real files; the end of the build then detects only changes to files linked
+        into this prefix. The link scripts of conda packages never have a view: rattler runs them in this process.
         """
         others = (Path(self.variant.adopted.prefix),) if self.variant.adopted else ()
         return view_of((*(yard.root for yard in self.yard.lineage()), *others), writable)[0]

@@ -1,4 +1,4 @@
-"""The prefix of an extension: a virtual environment on the Python of its base, which sees the packages of the base.
+"""The prefix of an extension: a virtual environment on its base's Python, with access to the base's packages.
 
 Its ``.pth`` file adds the site-packages of the base as a directory of packages (``site.addsitedir``), so that the
 ``.pth`` files there work too, and before the layer's own that of its drift directory. Python commands of the base run
@@ -79,11 +79,11 @@ for prefix, stems in zip(sys.argv[1::2], sys.argv[2::2]):
 
 
 class Ground:
-    """What a build stands on: nothing but itself."""
+    """The foundation of a build: here nothing."""
 
     @property
     def locks(self) -> tuple[LockedVariant, ...]:
-        """What was built below it."""
+        """The locks of everything below."""
         return ()
 
     @property
@@ -92,25 +92,25 @@ class Ground:
         return None
 
     def prepare(self, job: Job) -> dict[str, str]:
-        """What is made before any package is installed; the entry of the interpreter in the record, if it has one."""
+        """Create what packages need before they are installed; returns the interpreter's record entry, if any."""
         return {}
 
     def link_libraries(self, job: Job) -> None:
-        """What is done once the conda packages are installed."""
+        """The step after conda packages are installed."""
 
     def finish(self, job: Job) -> None:
-        """What is added once all packages are installed."""
+        """The step after all packages are installed."""
 
 
 class BaseGround(Ground):
-    """A layer: it has the Python of its base, and finds what that has installed."""
+    """The foundation of a layer: the Python of its base, and the base's packages."""
 
     def __init__(self, base: BaseRevision) -> None:
         self._base = base
 
     @property
     def locks(self) -> tuple[LockedVariant, ...]:
-        """What the base was built from, and what its own base was built from."""
+        """The locks of the base and of its own base."""
         return onbase.locks(self._base)
 
     @property
@@ -119,20 +119,20 @@ class BaseGround(Ground):
         return asking.answer(self._base).bytecode
 
     def prepare(self, job: Job) -> dict[str, str]:
-        """The environment on the Python of the base."""
+        """Create the environment on the base's Python."""
         return prepare(job, self._base)
 
     def link_libraries(self, job: Job) -> None:
-        """Those of the base that conda packages of the layer need."""
+        """Link the base's libraries that conda packages of the layer need."""
         link_libraries(job, self._base)
 
     def finish(self, job: Job) -> None:
-        """The commands of the base, `pip`, the drift directory."""
+        """Add the commands of the base, `pip`, and the drift directory."""
         finish(job, self._base)
 
 
 def ground(job: Job) -> Ground:
-    """What a build stands on."""
+    """The foundation of a build."""
     return BaseGround(job.variant.base) if job.variant.base else Ground()
 
 
@@ -152,7 +152,7 @@ def prepare(job: Job, base: BaseRevision) -> dict[str, str]:
 
 
 def _environment(root: Path, python: Path, base: BaseRevision, locked: LockedInterpreter) -> None:
-    """A virtual environment without any packages: its mark, the links to its interpreter, its site-packages.
+    """Create an empty virtual environment: its marker file, interpreter links and site-packages.
 
     The links lead to the Python of the base, not to the file behind it: where the base is an image that is not mounted,
     there is the stub that mounts it.
@@ -178,7 +178,7 @@ def packages(base: BaseRevision, version: str) -> Path:
 
 
 def _pth(own: Path, drift: Path, base: Path) -> str:
-    """One line, which `site` executes where it finds the layer's packages: the drift goes before, the base behind.
+    """The line that `site` executes in the layer's packages: it puts the drift directory before and the base behind.
 
     The drift has one that adds the layer, for the interpreter that installs into it; each looks if the other is there.
     What is executed cannot have nested scopes: their names would not be found.
@@ -192,12 +192,12 @@ def _pth(own: Path, drift: Path, base: Path) -> str:
 
 
 def pth_of_drift(layer: Path) -> str:
-    """The text of the file by which the Python of a drift directory finds the packages of its layer."""
+    """The text of the file that makes a drift directory's Python find the packages of its layer."""
     return f"import sys, site; {str(layer)!r} in sys.path or site.addsitedir({str(layer)!r})\n"
 
 
 def finish(job: Job, base: BaseRevision) -> None:
-    """Add what is made once the packages are installed: the commands of the base, `pip`, the drift directory."""
+    """Add what follows the installation of packages: the commands of the base, `pip`, the drift directory."""
     (job.prefix / ".lock").unlink(missing_ok=True)  # of uv
     commands = [name for name in asking.answer(base).commands if not _is_taken(name)]
     directories = [str(revision.payload.program_directories[0]) for revision in base.lineage()]
@@ -229,7 +229,7 @@ def link_libraries(job: Job, base: BaseRevision) -> None:
 
 
 def _needed(job: Job, base: BaseRevision) -> set[str]:
-    """The names of all packages that the layer's conda packages need, directly or not."""
+    """The names of all direct and indirect dependencies of the layer's conda packages."""
     known = {p.name: p for locked in onbase.locks(base) for p in locked.conda}
     names = [conda_name(text) for package in job.locked.conda for text in package.depends]
     libraries: set[str] = set()
@@ -242,7 +242,7 @@ def _needed(job: Job, base: BaseRevision) -> set[str]:
 
 
 def _add_pip(job: Job, base: BaseRevision) -> None:
-    """A `pip` that installs into the drift directory, which is an environment on top of the layer."""
+    """Add a `pip` that installs into the drift directory, an environment on top of the layer."""
     drift, version = Drift(job.paths.drift), job.locked.interpreter.version
     _environment(drift.root, drift.python, base, job.locked.interpreter)
     write_text(drift.site_packages(version) / "_stackyard_layer.pth", pth_of_drift(job.site_packages))

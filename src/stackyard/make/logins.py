@@ -1,4 +1,4 @@
-"""The logins and tokens of a build: they are in the stack's files, in the site's and in pip's, and in no lock."""
+"""The logins and tokens of a build, from the stack's, the site's and pip's files; locks have none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stackyard.make.wheels.indexes import pip_settings
 
 
 def learn(job: Job) -> None:
-    """Learn them all before the first download. What cannot be named is reported with the package that needs it."""
+    """Register all of them as secrets before the first download. A missing one is reported with its package."""
     environment = job.variant.environment
     for requirement in environment.conda:
         secrets.address(requirement.url, conda=True)

@@ -1,7 +1,7 @@
-"""What stands for pip in a stack that has none: programs and a module that explain what to do, and fail.
+"""Placeholders for pip in a stack without it: programs and a module that explain what to do, and fail.
 
-Without them ``pip`` in a loaded stack is the system's: it lists other packages, says "already satisfied" about them,
-and installs where the stack does not look.
+Without them ``pip`` in a loaded stack would be the system's: it lists other packages, reports them as "already
+satisfied", and installs into directories that the stack does not search.
 
 ``pip/__main__.py`` is a portion of a namespace package, which ``python -m pip`` runs. A real pip anywhere on the search
 path takes precedence over it, as in the environments that users create on top.
@@ -34,10 +34,10 @@ sys.exit(f"{{sys.executable}}: no module named pip in {{sys.prefix}}\\nhint: {{s
 
 
 def write(job: Job, interpreter: Mapping[str, str]) -> None:
-    """Write them where the stack has Python and no program of such a name.
+    """Write them if the stack has Python and no program of such a name.
 
     Args:
-        interpreter: where its Python comes from, as in the record.
+        interpreter: the source of its Python, as in the record.
     """
     if not job.python_version or any(job.site_packages.glob("pip/__init__.py")):
         return
@@ -52,7 +52,7 @@ def write(job: Job, interpreter: Mapping[str, str]) -> None:
 
 
 def message(job: Job, interpreter: Mapping[str, str]) -> str:
-    """What is printed: why pip is missing, and the commands that help."""
+    """The message: why pip is missing, and the commands that help."""
     steps = job.payload.on_top(interpreter)
     return "\n".join(
         [

@@ -1,8 +1,8 @@
-"""Commands of a stack that are the host's: `on_host` of its file.
+"""Commands of the host in place of a stack's own: `on_host` in its file.
 
-A package may bring an ssh, an mpicc or a qsub of its own, which hides that of the site. In its place lies a script that
-runs the first command of this name on PATH behind the stack's own directory. Of an image the script lies among the
-stubs too, so that nothing is mounted for it.
+A package may contain its own ssh, mpicc or qsub, which hides the site's. It is replaced by a script that runs the first
+command of this name on PATH after the stack's own directory. For an image, the script is also among the stubs, so that
+it does not mount the image.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ exit 127
 
 
 def write(directory: Path, names: Sequence[str]) -> None:
-    """Put the scripts in the place of a directory's commands, which may be links into a cache: these stay as they are.
+    """Replace commands of a directory by the scripts; the former files may be links into a cache and are not modified.
 
     Args:
         directory: the directory of programs, at its final path.

@@ -1,8 +1,8 @@
-"""The stack's post script: run once with bash in the activated environment; what it changes is part of the prefix.
+"""The stack's post script: run once by bash in the activated environment; its changes become part of the prefix.
 
-``echo x >> file`` in it must not write into the cache and into every revision that shares the file by a hard link. So
-it runs over a layer (`host.run.layer`), and only the files that it changes become the prefix's own. Where no layer can
-be had, which needs root, a stack with a post script gets copies of all files.
+``echo x >> file`` in it must not modify the cache and other revisions that share the file by a hard link. So it runs
+over a layer (`host.run.layer`), and only changed files become the prefix's own. If no layer is available, which needs
+root, a stack with a post script gets copies of all files.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(job: Job, change: EnvironmentChange) -> list[str]:
 
 
 def _allow_writing(prefix: Path) -> None:
-    """Let the script write into the files of the prefix: they are copies, with the modes of what is in the caches."""
+    """Make the prefix's files writable for the script: they are copies with the caches' read-only modes."""
     for directory, _, files in os.walk(prefix):
         for name in files:
             path = Path(directory, name)
@@ -65,7 +65,7 @@ def _allow_writing(prefix: Path) -> None:
 
 
 def environment(job: Job, change: EnvironmentChange) -> dict[str, str]:
-    """The script's environment: a clean one in which the stack is active."""
+    """The script's environment: a clean one with the stack activated."""
     prefix = os.fspath(job.prefix)
     env = change.apply(command.clean_environment())
     env |= {"PREFIX": prefix, "CONDA_PREFIX": prefix, "STACKYARD_MODULE": job.module, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -72,7 +72,7 @@ def run(
 
     Args:
         what: the step in words, for the error: "compiling horovod 0.28.1".
-        view: how it sees the files.
+        view: the program's view of the files.
 
     Raises:
         StackyardError: it failed (with `check`, or because the disk is full); the message names the step, the detail

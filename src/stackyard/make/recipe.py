@@ -1,4 +1,4 @@
-"""Copies of the input files and of the lock, kept beside what was built from them."""
+"""Copies of the input files and of the lock, kept in the revision."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def keep(job: Job) -> dict[str, str]:
 
 
 def _redact(copy: Path) -> None:
-    """Take logins and tokens out of the copy of a file with requirements, which all users can read."""
+    """Remove logins and tokens from the copy of a requirements file, which all users can read."""
     text = copy.read_bytes().decode("utf-8", "surrogateescape")
     clean = redacted(text)
     if clean != text:

@@ -1,11 +1,11 @@
-"""Closes a finished revision: marks for package managers and their users, a note of every file, no right to write.
+"""Seals a finished revision: markers for package managers and users, a note of every file, no write permissions.
 
 The files of the prefix, and its directories, are read-only for their owner too. A file that is linked from a cache has
 the same mode there, since both are one file.
 
 conda and mamba honour ``conda-meta/frozen`` (CEP 22). pip and uv honour ``EXTERNALLY-MANAGED`` in the directory of the
 standard library (PEP 668) if the prefix has its own interpreter; in a virtual environment both ignore it by design.
-Such a prefix has no pip unless the stack requests it, and its permissions keep all users out but root.
+Such a prefix has no pip unless the stack requests it, and its permissions stop all users except root.
 
 A stack that brings conda itself also has the site's pins in ``conda-meta/pinned``. conda and mamba honour them in every
 solve for the prefix, even if ``conda-meta/frozen`` is overridden; the environments that users create get the same pins
@@ -35,9 +35,9 @@ PARTS = ("prefix/", "lock/", "recipe/")
 
 
 def close(job: Job) -> tuple[str, Tree]:
-    """Note what every file holds and take the right to write; return the hash of the note, and the prefix's files.
+    """Note the content of all files and remove write permissions; returns the note's hash, and the prefix's files.
 
-    Only what is not linked from a checked entry of a cache is read.
+    Files linked from a checked cache entry are not read again.
 
     Raises:
         StackyardError: a step of the build wrote into a file that is linked from a cache.
@@ -54,7 +54,7 @@ def close(job: Job) -> tuple[str, Tree]:
 
 
 def seal(job: Job, interpreter: Mapping[str, str]) -> None:
-    """Write the marks. `interpreter`: where Python comes from, as in the record."""
+    """Write the markers. `interpreter`: the source of Python, as in the record."""
     said = sentences(job, interpreter)
     write_text(job.prefix / "conda-meta" / "frozen", json.dumps({"message": " ".join(said)}) + "\n")
     if job.python_version:
@@ -71,7 +71,7 @@ def pinned_text(site: Site) -> str:
 
 
 def sentences(job: Job, interpreter: Mapping[str, str]) -> list[str]:
-    """What to do instead of changing a published revision."""
+    """Instructions for use instead of changing a published revision."""
     if job.variant.base is not None:
         return [f"This is the module {job.module}, which never changes. Load it, and `pip install` adds to it."]
     return [

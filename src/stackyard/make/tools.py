@@ -1,4 +1,4 @@
-"""Host programs that a build needs: found, their versions read, checked and recorded, before any long step."""
+"""Host programs for a build: found, with their versions checked and recorded before any long step."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def satisfies(version: str, requirement: str) -> bool:
 
 
 def provided_packages(locked: LockedVariant, variant: Variant) -> frozenset[str]:
-    """The names of all packages that are installed when something is compiled."""
+    """The names of all packages installed before compilation."""
     return frozenset([*(p.name for p in locked.conda), *(p.name for p in locked.pip)]) | build_requirements(variant)
 
 
@@ -134,7 +134,7 @@ def version_of(name: str, ask: Callable[[str], command.Result | None]) -> str:
     """The version of a program; empty if it cannot be read.
 
     Args:
-        ask: starts it with one word.
+        ask: runs it with one argument.
     """
     kind = _KINDS.get(name, _Kind())
     for argument in kind.arguments:

@@ -1,1 +1,1 @@
-"""Paths on disk, file formats, and writing such that a kill at any point leaves no partial state."""
+"""A yard on disk: paths, file formats, and crash-safe writing."""

@@ -1,4 +1,4 @@
-"""Listing revisions and resolving names. Standard library only: the read commands start quickly."""
+"""Lists revisions and resolves names. Standard library only: the read commands start quickly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
     """The revisions of a yard and of its parents as plain objects.
 
     Args:
-        everything: also those that are withdrawn, are missing since an earlier generation, or were never published.
+        everything: include withdrawn and unpublished revisions, and those missing since an earlier generation.
     """
     rows: list[dict[str, Any]] = []
     for ancestor in yard.lineage():
@@ -41,7 +41,7 @@ def listing(yard: Yard, *, everything: bool = False) -> list[dict[str, Any]]:
 
 
 def _deleted(yard: Yard, entries: Iterable[Entry]) -> set[str]:
-    """The removed revisions whose files are neither in the trash nor in their place: nothing brings them back."""
+    """The removed revisions whose files are neither in the trash nor in their place: they cannot be restored."""
     from stackyard.yard.write import trash
 
     removed = [entry for entry in entries if entry.state == "removed"]
@@ -55,7 +55,7 @@ def resolve(yard: Yard, name: str) -> Entry:
     ``pytorch@py312-gpu`` and ``pytorch/2.13@py312-gpu`` name the newest revision of a variant.
 
     Raises:
-        InputError: no such revision; the hint shows similar names, or the variants that there are.
+        InputError: no such revision; the hint shows similar names, or the existing variants.
     """
     if "@" in name:
         return _of_variant(yard, name)
@@ -94,7 +94,7 @@ def _of_variant(yard: Yard, name: str) -> Entry:
 
 
 def record_of(yard: Yard, name: str) -> BuildRecord:
-    """The record of the revision of a name.
+    """The record of a revision, by any of its names.
 
     Raises:
         InputError: no such revision.
@@ -110,12 +110,12 @@ def record_of(yard: Yard, name: str) -> BuildRecord:
 
 
 def size(record: BuildRecord) -> dict[str, Any]:
-    """What a revision takes on disk, as its record has it: bytes and files (inodes) and how many entries are inside."""
+    """The size of a revision on disk, from its record: bytes, files (inodes), and the number of entries inside."""
     return record.payload.size(record.disk)
 
 
 def size_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The size of a row of `listing`; empty where its record cannot be read."""
+    """The size of a row of `listing`; empty if its record cannot be read."""
     try:
         record = revisions.readable(RevisionPaths.of(row["path"]))
     except StackyardError:
@@ -124,7 +124,7 @@ def size_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unlisted(paths: RevisionPaths) -> Entry:
-    """The entry of a directory with a record; of one that cannot be read only what its path tells."""
+    """The entry for a directory with a record; if that cannot be read, only what the path tells."""
     try:
         return entry_of(revisions.read(paths.record))
     except StackyardError:
@@ -133,7 +133,7 @@ def _unlisted(paths: RevisionPaths) -> Entry:
 
 
 def entry_of(record: BuildRecord) -> Entry:
-    """A built, unpublished revision as an entry: its state is what its verification found, built without one."""
+    """The entry of a built, unpublished revision: its state is from its verification, else built."""
     verdict = _verdict(RevisionPaths.of(record.path))
     states: dict[str, State] = {"failed": "failed", "unverified": "held"}
     return Entry(
@@ -154,7 +154,7 @@ def is_listed(yard: Yard, entry: Entry) -> bool:
 
 
 def row(entry: Entry, yard: Yard, *, published: bool = True) -> dict[str, Any]:
-    """A revision as `list` and `show` print it.
+    """A revision as an object for `list` and `show`.
 
     Args:
         published: whether the current generation lists it.
@@ -192,7 +192,7 @@ def _adopted(paths: RevisionPaths) -> str:
 
 
 def _condition(paths: RevisionPaths) -> str:
-    """What is wrong with the record, as far as this account can see."""
+    """The problem of the record, as far as this account can see."""
     try:
         return revisions.condition(paths)
     except OSError:
@@ -200,7 +200,7 @@ def _condition(paths: RevisionPaths) -> str:
 
 
 def _verdict(paths: RevisionPaths) -> str:
-    """The state of the last report; empty where there is none that can be read."""
+    """The state of the last report; empty without a readable one."""
     try:
         return str(formats.content(at.read_regular(paths.report))["state"])
     except (OSError, ValueError, KeyError, TypeError):

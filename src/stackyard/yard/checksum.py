@@ -1,7 +1,7 @@
-"""A file of the yard carries the sha256 of the rest of its own text, so that a flipped byte is noticed when it is read.
+"""Checksums in text files: each has the sha256 of the rest of its own text, so that damage is noticed on reading.
 
 In JSON it is the first key, on a line of its own; in TOML the first line, as a comment. It covers every other byte of
-the file, spaces included, so text is compared, not what it means.
+the file, including spaces.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def add(text: str) -> str:
 
 
 def read(path: Path) -> str:
-    """The text of a file without its checksum, which is compared; an earlier version wrote none.
+    """The text of a file without its checksum, which is verified; earlier versions wrote none.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is not UTF-8, or its checksum is another.
+        ValueError: it is not UTF-8, or its checksum does not match.
     """
     return remove(at.read_regular(path).decode("utf-8"))[0]
 
@@ -38,7 +38,7 @@ def remove(text: str) -> tuple[str, bool]:
     """The text without its checksum, and whether it had one.
 
     Raises:
-        ValueError: the checksum is another.
+        ValueError: the checksum does not match.
     """
     match = re.match(_JSON, text) or re.match(_TOML, text)
     if match is None:

@@ -1,8 +1,9 @@
-"""Sharing files instead of copying them, measuring how much was shared, and recognising a full disk.
+"""Shares files instead of copying them, measures the sharing, and recognises a full disk.
 
 A file of the cache reaches a prefix by hard link where the file system and the kernel allow it, else by a reflink
-(blocks shared, inode of its own), else by a copy. What can be linked is found by trying, because no single setting
-decides it: ``EXDEV`` depends on mounts, ``EMLINK`` on the number of links. Files of other accounts are never linked.
+(blocks shared, inode of its own), else by a copy. Whether a link is possible is found by trying, because it depends on
+several settings: ``EXDEV`` depends on mounts, ``EMLINK`` on the number of links. Files of other accounts are never
+linked.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _BLOCK = 512  # st_blocks counts units of 512 bytes whatever the file system's o
 
 @dataclass(frozen=True)
 class DiskUse:
-    """What a build uses: bytes and inodes of its own (`new`) and those linked from the cache (`shared`)."""
+    """The disk use of a build: bytes and inodes of its own (`new`) and those linked from the cache (`shared`)."""
 
     link_mode: str = "copy"
     bytes_new: int = 0
@@ -50,7 +51,7 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
     """Make `target` (which must not exist) a hard link, a reflink or a copy of `source`; return which it became.
 
     Args:
-        link: False avoids hard links, for trees whose files may be written to later.
+        link: False avoids hard links, for trees whose files may be changed later.
     """
     if link and not _foreign(source):
         try:
@@ -68,7 +69,7 @@ def link_or_copy(source: str | Path, target: str | Path, *, link: bool = True) -
 
 
 def reflink(source: str | Path, target: str | Path) -> bool:
-    """Clone the blocks of a file (btrfs, XFS, bcachefs ...). False, without a target, where that is not supported."""
+    """Clone the blocks of a file (btrfs, XFS, bcachefs ...). False, without a target, if unsupported."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with Path(source).open("rb") as origin:
         clone = os.open(target, flags, stat.S_IMODE(os.fstat(origin.fileno()).st_mode))
@@ -95,7 +96,7 @@ def can_reflink(directory: Path) -> bool:
 
 
 def can_link(source: Path, directory: Path) -> bool:
-    """Whether hard links to a file, and to others of its owner, can be made in a directory. Creates and removes one."""
+    """Whether hard links to a file and its owner's other files are possible in a directory. Creates and removes one."""
     if _foreign(source):
         return False
     probe = directory / f".link-{os.getpid()}-{threading.get_ident()}"
@@ -120,14 +121,14 @@ def _foreign(source: str | Path) -> bool:
 def copy_tree(
     source: Path, target: Path, owners: Collection[int] = (), *, link: bool = True, top: Path | None = None
 ) -> None:
-    """Make `target`, which must not exist, a tree of the same directories, symbolic links and (linked or copied) files.
+    """Copy a tree to `target`, which must not exist: directories, symbolic links and (linked or copied) files.
 
     Args:
         owners: the accounts to which all of it must belong; empty: any.
         top: a trusted directory above the source: no link below it is followed. None: the one that holds it.
 
     Raises:
-        OSError: it has something else in it (a pipe, a device, a mount), or cannot be copied.
+        OSError: it contains anything else (a pipe, a device, a mount), or cannot be copied.
     """
     with within.named(source.parent), at.parent(top or source.parent, source) as origin:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +137,7 @@ def copy_tree(
 
 
 def mode_of(files: Iterable[str | Path], directory: Path) -> str:
-    """How these files, all of which could have been shared, came into `directory`: a link mode or ``mixed``.
+    """How these shareable files came into `directory`: a link mode or ``mixed``.
 
     Empty files do not count; ``copy`` where no file does.
     """
@@ -153,7 +154,7 @@ def mode_of(files: Iterable[str | Path], directory: Path) -> str:
 
 
 def measure(tree: Iterable[os.stat_result], link_mode: str = COPY) -> DiskUse:
-    """Count what a tree uses, given all that is in it: allocated bytes and inodes, its own and those shared.
+    """The disk use of a tree: allocated bytes and inodes, its own and shared ones.
 
     A file counts as shared if it has a name elsewhere too; directories and symbolic links count as the tree's own.
     Blocks shared by reflink cannot be detected cheaply and count as new.
@@ -177,17 +178,17 @@ def measure(tree: Iterable[os.stat_result], link_mode: str = COPY) -> DiskUse:
 
 
 def is_there(path: Path) -> bool:
-    """Whether something has this path, links followed.
+    """Whether a path exists, with links followed.
 
     Raises:
-        OSError: that cannot be known, e.g. a directory may not be entered or the file system does not answer. Python
-            3.14's `Path.exists` takes every error for missing.
+        OSError: that is unknown, e.g. a directory may not be entered or the file system does not answer. Python 3.14's
+            `Path.exists` takes every error for missing.
     """
     return _status(path) is not None
 
 
 def look_into(directory: Path, within_s: float = ANSWER_S) -> None:
-    """Open a directory, in a thread of its own: on a file system that hangs no call returns.
+    """Open a directory in a separate thread: on a hanging file system no call returns.
 
     Raises:
         StackyardError: it did not answer in time.
@@ -199,7 +200,7 @@ def look_into(directory: Path, within_s: float = ANSWER_S) -> None:
 
 
 def looked_into(directories: Sequence[Path], within_s: float = ANSWER_S) -> Iterator[tuple[Path, Exception | None]]:
-    """The same for many directories at once; each with the error, or None. All that hang are waited for together."""
+    """`look_into` for many directories at once; each with the error, or None. Waits only once for hanging ones."""
     for start in range(0, len(directories), _AT_ONCE):
         looks = [_Look(directory) for directory in directories[start : start + _AT_ONCE]]
         until = time.monotonic() + within_s
@@ -222,7 +223,7 @@ class _Look:
             self._found.append(error)
 
     def error(self, until: float, within_s: float) -> Exception | None:
-        """Why it could not be opened before a moment of the monotonic clock."""
+        """Why it could not be opened until a time of the monotonic clock."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._found:
             return self._found[0]
@@ -231,13 +232,13 @@ class _Look:
 
 
 def is_directory(path: Path) -> bool:
-    """Whether a directory has this path, links followed. Raises as `is_there` does."""
+    """Whether a path is a directory, with links followed. Raises as `is_there` does."""
     status = _status(path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file has this path, links followed. Raises as `is_there` does."""
+    """Whether a path is a file, with links followed. Raises as `is_there` does."""
     status = _status(path)
     return status is not None and stat.S_ISREG(status.st_mode)
 
@@ -250,7 +251,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def names(directory: Path) -> list[str]:
-    """The names in a directory; none where it does not exist."""
+    """The names in a directory; empty if it does not exist."""
     try:
         return os.listdir(directory)  # noqa: PTH208
     except FileNotFoundError:
@@ -263,8 +264,9 @@ def entries(directory: Path) -> list[Path]:
 
 
 def matching(directory: Path, pattern: str) -> list[Path]:
-    """What `Path.glob` finds, sorted, also where another process removes directories meanwhile: before Python 3.13 that
-    is an error there. What may not be looked into, and links that lead nowhere, are left out.
+    """The sorted matches of a glob, even if another process removes directories meanwhile.
+
+    `Path.glob` raises an error then before Python 3.13. Unreadable directories and dangling links are left out.
 
     Raises:
         OSError: the file system failed.
@@ -287,7 +289,7 @@ def _matching(directory: Path, part: str) -> list[Path]:
 
 
 def content(path: Path) -> bytes | None:
-    """What a file holds; None if nothing has this path. Raises as `is_there` does."""
+    """The content of a file; None if it does not exist. Raises as `is_there` does."""
     try:
         return at.read_regular(path)
     except ABSENT:
@@ -295,7 +297,7 @@ def content(path: Path) -> bytes | None:
 
 
 def of_anybody(path: Path, most: int, top: Path | None = None) -> tuple[bytes, os.stat_result]:
-    """What a file holds that any account may have put there, and its status: `at.read_bounded` of a path.
+    """The content and status of a file that any account may have created: `at.read_bounded` for a path.
 
     Args:
         top: a trusted directory above: no link below it is followed. None: the one that holds it.
@@ -305,10 +307,10 @@ def of_anybody(path: Path, most: int, top: Path | None = None) -> tuple[bytes, o
 
 
 def remove_tree(path: Path, top: Path | None = None) -> None:
-    """Remove a tree or a file so that its name is free at once: it is renamed first. It may be missing.
+    """Remove a tree or a file, renaming it first so that its name is free at once. It may be missing.
 
     Args:
-        top: a directory above that is trusted: no link below it is followed. None: the one that holds it.
+        top: a trusted directory above: no link below it is followed. None: the one that holds it.
 
     Raises:
         OSError: a part of it cannot be removed, e.g. it belongs to another account; the rest is removed.
@@ -324,13 +326,13 @@ def remove_tree(path: Path, top: Path | None = None) -> None:
 
 
 def delete_tree(path: Path, top: Path | None = None) -> None:
-    """Remove a tree or a file where it is; it may be missing. Arguments and errors as for `remove_tree`."""
+    """Remove a tree or a file in place; it may be missing. Arguments and errors as for `remove_tree`."""
     with within.named(path.parent), suppress(FileNotFoundError), at.parent(top or path.parent, path) as place:
         at.remove_tree(*place)
 
 
 def leftovers(directory: Path) -> list[Path]:
-    """What killed processes renamed in a directory and did not remove, sorted; that of a living one looks the same."""
+    """Trees that killed processes renamed but did not remove, sorted; running processes have some too."""
     return sorted(directory.glob(f".*{at.REMOVED}*"))
 
 
@@ -342,14 +344,14 @@ MAKE_ROOM = (
 
 
 class DiskFull(StackyardError):
-    """The file system, or this user's part of it, has no room left."""
+    """The file system, or this user's quota, is full."""
 
 
 def failure(error: OSError, step: str, hint: str = "") -> StackyardError:
-    """An error of the file system, with what to do about it.
+    """A file system error as an error with a hint.
 
     Args:
-        step: what was being done: "building demo/1.0-1".
+        step: the failed step: "building demo/1.0-1".
     """
     if space.is_full(error):
         return no_space(step, str(error.filename or error.strerror), hint)
@@ -360,7 +362,7 @@ def failure(error: OSError, step: str, hint: str = "") -> StackyardError:
 
 @contextmanager
 def during(step: str, hint: str = "") -> Iterator[None]:
-    """Raise `failure` for an error of the file system in what follows."""
+    """Within a ``with`` block, raise `failure` for file system errors."""
     try:
         yield
     except OSError as error:
@@ -368,15 +370,15 @@ def during(step: str, hint: str = "") -> Iterator[None]:
 
 
 def no_space(step: str, place: str = "", hint: str = "") -> DiskFull:
-    """The error for a full file system. `step` is what was being done: "compiling horovod 0.28.1"."""
+    """The error for a full file system. `step` is the failed step: "compiling horovod 0.28.1"."""
     return DiskFull(f"no space left while {step}" + (f" ({place})" if place else ""), hint=hint or MAKE_ROOM)
 
 
 def require_mounted_for_writing(place: Path, what: str) -> None:
-    """Raise StackyardError where a directory is on a file system that is mounted read-only: no owner can change that.
+    """Raise StackyardError if a directory's file system is mounted read-only, which its owner cannot change.
 
     Args:
-        what: what cannot be done: "cannot write to the yard /sw".
+        what: the operation that is impossible: "cannot write to the yard /sw".
     """
     with suppress(OSError):
         if os.statvfs(place).f_flag & os.ST_RDONLY:

@@ -1,10 +1,10 @@
-"""The one reader of versioned files: an older format is upgraded in memory, a newer one is refused.
+"""Reads versioned files: an older format is upgraded in memory, a newer one is refused.
 
-Every file that Stackyard keeps carries its format number, except what is made again (the files of the caches, but for
-the notes on them; the list of what a repair did not restore) and who holds a lease or writes a draft. A change of what
-a file holds, also a new key, raises the number. Unless it only adds keys with a default, it comes with one function
-that turns the values of the former format into those of the next. So each version that was ever written stays readable,
-step by step, and no part of a file is dropped: an unknown key is an error.
+Every file that Stackyard keeps has a format number, except files that can be made again (those in the caches, without
+their notes; the list of unrepaired files) and files that identify the holder of a lease or draft. Any change of a
+file's content, including a new key, increases the number. Unless it only adds keys with a default, it needs one
+function that converts the values of the former format. So every version ever written stays readable, step by step, and
+nothing is dropped: an unknown key is an error.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Content = TypeVar("Content")
 
 @dataclass(frozen=True)
 class Kind(Generic[Content]):
-    """One kind of file.
+    """One kind of versioned file.
 
     Attributes:
-        version: the format that is written, and the newest that is read.
-        make: turns the values of that format, without the number, into the object. Raises ValueError or KeyError.
-        upgrades: by format number, what turns its values into those of the next number; none where that only adds keys.
-        hint: what to do about a damaged file, given its path.
-        checked_since: the first format that carries a checksum of itself; 0: none does.
-        unnumbered: the format of a file without a number; 0 where every format has one.
-        error: makes what is raised from a message and a hint.
+        version: the format to write, and the newest one to read.
+        make: creates the object from the values of that format, without the number. Raises ValueError or KeyError.
+        upgrades: by format number, the conversion to the next number; none if that only adds keys.
+        hint: the hint for a damaged file, given its path.
+        checked_since: the first format with a checksum; 0: none.
+        unnumbered: the format of a file without a number; 0 if every format has one.
+        error: creates the exception from a message and a hint.
     """
 
     version: int
@@ -54,13 +54,14 @@ def load(path: Path, kind: Kind[Content], top: Path | None = None) -> Content:
         top: a trusted directory above: no link below it is followed. None: links are followed.
 
     Raises:
-        StackyardError: what the kind makes; the file is missing, damaged, of a newer format, or has an unknown key.
+        StackyardError: (or the kind's own class) the file is missing, damaged, of a newer format, or has an unknown
+            key.
     """
     return parsed(bytes_of(path, kind, top), str(path), kind)
 
 
 def bytes_of(path: Path, kind: Kind[Any], top: Path | None = None) -> bytes:
-    """What is in a file. Arguments and errors as for `load`."""
+    """The bytes of a file. Arguments and errors as for `load`."""
     try:
         if top is None:
             return at.read_regular(path)
@@ -71,7 +72,7 @@ def bytes_of(path: Path, kind: Kind[Any], top: Path | None = None) -> bytes:
 
 
 def parsed(raw: bytes, origin: str, kind: Kind[Content]) -> Content:
-    """The object in a file's bytes. Raises as `load`; `origin` names the file in errors."""
+    """The object from a file's bytes. Raises as `load` does; `origin` names the file in errors."""
     try:
         text, checked = checksum.remove(raw.decode("utf-8"))
         value = content(text)
@@ -106,7 +107,7 @@ def content(text: str | bytes) -> Any:
 
 
 def read(value: Any, origin: str, kind: Kind[Content]) -> Content:
-    """The object that a file's values are, whichever format they have. `origin` names the file in errors."""
+    """The object from a file's values, in any format. `origin` names the file in errors."""
     try:
         return kind.make(_upgraded(value, origin, kind))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -115,14 +116,14 @@ def read(value: Any, origin: str, kind: Kind[Content]) -> Content:
 
 
 def unreadable(origin: str, kind: Kind[Any], error: OSError | ValueError) -> StackyardError:
-    """The error for a file that was not read: without permission it names whom to ask, and does not call it damaged."""
+    """The error for an unreadable file; for a missing permission it names the owner instead of damage."""
     if isinstance(error, PermissionError):
         return kind.error(f"cannot read {origin}: {cause(error)}", hint="ask its owner to let you read it")
     return damaged(origin, kind, cause(error))
 
 
 def damaged(origin: str, kind: Kind[Any], reason: str) -> StackyardError:
-    """The error for a file that cannot be read, with the hint of its kind."""
+    """The error for a damaged file, with the hint of its kind."""
     return kind.error(f"cannot read {origin}: {reason}", hint=kind.hint(Path(origin)))
 
 

@@ -50,12 +50,12 @@ ACCOUNTS = "accounts"
 
 @dataclass(frozen=True)
 class Yard:
-    """A directory tree that holds everything that was built. A user's yard has the site's as its `parent`.
+    """A directory tree with everything that was built. A user's yard has the site's as its `parent`.
 
-    A `scratch` yard takes the place of its parent where nothing may be written to that one. `account` is the account to
-    whose part of the cache this process writes; empty for who owns the cache itself. Nothing of another account is
-    linked, so each needs its own (`own_part`). None: there was no cache yet, and of several processes
-    that work at the same moment the first one makes it; so whose it is, is looked up whenever a path in it is named.
+    A `scratch` yard replaces its parent where that one is not writable. `account` is the account whose part of the
+    cache this process writes; empty for the owner of the cache itself. Files of another account are never linked, so
+    each needs its own part (`own_part`). None: there was no cache yet, and one of several concurrent processes will
+    create it, so its owner is looked up for each path in it.
     """
 
     root: Path
@@ -65,7 +65,7 @@ class Yard:
 
     @property
     def cache(self) -> Path:
-        """Everything that can be downloaded or computed again."""
+        """The cache, whose contents can be downloaded or computed again."""
         shared = self.root / "cache"
         account = account_beside(shared) if self.account is None else self.account
         return shared / ACCOUNTS / account if account else shared
@@ -86,7 +86,7 @@ class Yard:
     """Python interpreters that uv installed."""
 
     def interpreter(self, name: str) -> Path:
-        """One of them, by the name of its directory."""
+        """One of the interpreters, by the name of its directory."""
         return self.pythons / name
 
     memos = Below("memo", of="cache")
@@ -111,7 +111,7 @@ class Yard:
         return BasePaths(self.bases / name)
 
     def base_draft(self, name: str, token: str) -> BasePaths:
-        """The paths of a base that is being imported; a token of ``*`` is the pattern of all of this name."""
+        """The paths of a base that is being imported; with the token ``*`` the pattern of all drafts of this name."""
         return BasePaths(self.bases / f".{name}~{token}")
 
     leases = Below("leases")
@@ -126,18 +126,18 @@ class Yard:
     """Room that a removal has where the file system is full (`yard.write.reserve`)."""
 
     def reserved(self, number: int) -> Path:
-        """One file of it."""
+        """One file of the reserve."""
         return self.reserve / str(number)
 
     def child(self, root: Path) -> Path:
-        """The note that a former version made for the yard at `root`, which extends revisions of this one."""
+        """The note of a former version for the yard at `root`, which extends revisions of this one."""
         return self.children / f"{_digest(root)}.json"
 
     registrations = Below("registered")
     """Which notes this yard has left in those that it extends."""
 
     def registration(self, uid: int, parent: Path) -> Path:
-        """Those of an account in the yard at `parent`."""
+        """The registration file of an account in the yard at `parent`."""
         return self.registrations / f"{uid}-{_digest(parent)}.json"
 
     bases_in_use = Below("bases-in-use.json")
@@ -148,15 +148,15 @@ class Yard:
     """The day since which uses are counted."""
 
     def usage_log(self, host: str, uid: int, month: str) -> Path:
-        """The uses of one account on one host in a month (``2026-11``)."""
+        """The usage log of one account on one host for a month (``2026-11``)."""
         return self.usage / f"{host}.{uid}.{month}.log"
 
     def inner(self, path: str) -> Path:
-        """What has a path relative to this yard, as `trash` notes it."""
+        """The path for a path relative to this yard, as used in `trash`."""
         return self.root / path
 
     def thrown(self, name: str) -> Path:
-        """One thing in the trash."""
+        """One item in the trash."""
         return self.trash / name
 
     def lease(self, name: str) -> Path:
@@ -164,11 +164,11 @@ class Yard:
         return self.leases / quote(name, safe="")
 
     def shared(self, group: str) -> Path:
-        """The modulefiles of what is shared with a group, and of nothing else."""
+        """The directory with the modulefiles that a group has access to."""
         return self.shares / quote(group, safe="") / "modules"
 
     def shared_later(self, group: str, stack: str) -> Path:
-        """The note that a group gets also what is published of a stack later."""
+        """The note that a group also gets future revisions of a stack."""
         return self.shares / quote(group, safe="") / "later" / f"{stack}.json"
 
     extensions = Below("extensions")
@@ -186,7 +186,7 @@ class Yard:
     """From where a yard is moved to this place; removed once that is published."""
 
     def former(self) -> Yard:
-        """What is put aside of a yard that is built again where it lies."""
+        """The parts put aside of a yard that is rebuilt in place."""
         return replace(self, root=self.root / "former", account="")
 
     shares = Below("shared")
@@ -197,7 +197,7 @@ class Yard:
         return self.conda / stem
 
     def package_note(self, stem: str) -> Path:
-        """rattler's note beside an unpacked package, with the hash of the archive; of ``.cache``, its lock on all."""
+        """rattler's note beside an unpacked package, with the hash of the archive; for ``.cache``, its global lock."""
         return self.conda / f"{stem}.lock"
 
     def source(self, sha256: str, name: str) -> Path:
@@ -205,11 +205,11 @@ class Yard:
         return self.sources / sha256 / name
 
     def licence_note(self, sha256: str) -> Path:
-        """What is known of the licence of a pip package, by the hash of its file."""
+        """The cached licence of a pip package, by the hash of its file."""
         return self.cache / "licences" / sha256[:2] / sha256
 
     def distributions_note(self, sha256: str) -> Path:
-        """Which Python distributions a conda package installs, by the hash of its archive."""
+        """The cached Python distributions of a conda package, by the hash of its archive."""
         return self.distributions / sha256[:2] / sha256
 
     def wheel(self, key: str, bound: str = "") -> Path:
@@ -217,7 +217,7 @@ class Yard:
 
         Args:
             key: the hash of everything that influences it.
-            bound: the hash of the only prefix that it is good for; empty for a wheel that is good for all.
+            bound: the hash of the only prefix for which it is valid; empty if it is valid for all.
         """
         return self.wheels / key[:2] / (f"{key}-{bound}" if bound else key)
 
@@ -238,14 +238,14 @@ class Yard:
         return self.notes / kind / f"{entry}.json"
 
     def kept_lock(self, spec_hash: str) -> Path:
-        """What was solved for a spec hash."""
+        """The kept solution for a spec hash."""
         return self.locks / f"{spec_hash}.lock"
 
     file_locks = Below("files", of="locks")
     """The locks of spec files in directories that are read-only."""
 
     def lock_of(self, file: Path) -> Path:
-        """The lock of such a file: the whole lock, by the path that it would have beside the file."""
+        """The lock of a file in a read-only directory, by the path that it would have beside the file."""
         return self.file_locks / f"{_digest(file.absolute())}.lock"
 
     def generation(self, number: int) -> GenerationPaths:
@@ -253,7 +253,7 @@ class Yard:
         return GenerationPaths(self.generations / str(number))
 
     def draft(self, token: str) -> GenerationPaths:
-        """The paths of a generation that has no number yet; a token of ``*`` is the pattern of all of them."""
+        """The paths of a generation without a number; with the token ``*`` the pattern of all of them."""
         return GenerationPaths(self.generations / f".draft-{token}")
 
     def stack(self, name: str) -> Path:
@@ -265,40 +265,40 @@ class Yard:
         return RevisionPaths(self.stack(stack) / directory)
 
     def named(self, directory: str | Path) -> RevisionPaths:
-        """The paths of a revision of this yard that a record or a manifest names, as this yard's own path has them."""
+        """The paths of a revision of this yard, named in a record or a manifest, below this yard's own path."""
         return self.revision(*place_of(directory).split("/"))
 
     def lineage(self) -> tuple[Yard, ...]:
-        """This yard, its parent, and so on: the order in which things are looked up."""
+        """This yard, its parent, and so on: the order of look-ups."""
         return (self, *(self.parent.lineage() if self.parent else ()))
 
     def above(self) -> tuple[Yard, ...]:
-        """The yards from which this one takes what it has not: its parent, and so on."""
+        """The yards from which this one reuses packages and revisions: its parent, and so on."""
         parents = self.lineage()[1:]
         return parents[1:] if self.scratch else parents
 
     def own(self) -> Yard:
-        """This yard, or the one whose place it takes."""
+        """This yard, or the one that it replaces."""
         return self.parent if self.scratch and self.parent else self
 
 
 def _digest(path: Path) -> str:
-    """A word for a path."""
+    """A short hash of a path."""
     return sha256_hex(os.fsencode(path))[:32]
 
 
 def own_part(yard: Yard) -> Yard:
     """The yard with this account's part of its cache, which is the whole cache for the account that owns it.
 
-    Other accounts that may write to the yard cannot hard-link files that root or a colleague downloaded. So each has a
-    part of its own and copies into it, once, what it needs; root too, because staff cannot link root's files.
-    Before the cache exists this is undecided (`yard.cache.caches.make`).
+    Other accounts that may write to the yard cannot hard-link files that root or a colleague downloaded. So each has
+    its own part and copies needed entries into it once; root too, because staff cannot link root's files. Before the
+    cache exists this is undecided (`yard.cache.caches.make`).
     """
     return replace(yard, account=account_beside(replace(yard, account="").cache))
 
 
 def account_beside(shared: Path) -> str | None:
-    """The account whose part of a cache this process needs; empty where the cache is its own, None without a cache."""
+    """The account with whose part of a cache this process works; empty for the cache's owner, None without a cache."""
     try:
         owner = shared.stat().st_uid
     except OSError:
@@ -308,12 +308,12 @@ def account_beside(shared: Path) -> str | None:
 
 
 def place_of(directory: str | Path) -> str:
-    """Stack and name of the directory of a revision: the same, whatever links its yard is named through."""
+    """Stack and name of a revision's directory, independent of links to its yard."""
     return "/".join(Path(directory).parts[-2:])
 
 
 def is_yard(directory: Path) -> bool:
-    """Whether a directory is a yard, also one that holds only caches so far. Raises as `disk.is_there` does."""
+    """Whether a directory is a yard, even if it has only caches so far. Raises as `disk.is_there` does."""
     yard = Yard(directory)
     if any(disk.is_there(sign) for sign in (yard.leases, yard.uv, yard.repodata)):
         return True

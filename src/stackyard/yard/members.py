@@ -1,8 +1,8 @@
-"""A dataclass from the values of a file, each checked against the annotation of its field.
+"""Creates a dataclass from the values of a file, each checked against the annotation of its field.
 
-Files that the program wrote are read without a validation library, so that read commands start fast; but a disk, an
-editor or a merge can have changed them, and a number in the place of a list must be reported where it is read, not
-crash a command later.
+Files that the program wrote are read without a validation library, so that read commands start fast; but a disk error,
+an editor or a merge can have changed them, and a number in place of a list must be reported on reading instead of
+crashing a command later.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def make(cls: Callable[..., Instance], value: Mapping[str, Any]) -> Instance:
 
 @lru_cache(maxsize=64)
 def _fields(cls: Any) -> tuple[Mapping[str, Check], Mapping[str, type], tuple[str, ...]]:
-    """The check of every field of a dataclass, what needs none, and the fields without a default."""
+    """The check of every field of a dataclass, the types that need none, and the fields without a default."""
     hints, members = get_type_hints(cls), fields(cls)
     required = tuple(f.name for f in members if f.default is MISSING and f.default_factory is MISSING)
     plain = {name: hint for name, hint in hints.items() if hint in _KINDS}

@@ -1,1 +1,1 @@
-"""The verbs of packages of one's own on a published revision."""
+"""The verbs for your own packages on top of a published revision."""

@@ -1,4 +1,4 @@
-"""What `extend`, `update` and `rebase` have in common: change the file of an extension, and deploy it."""
+"""Shared by `extend`, `update` and `rebase`: change the file of an extension, and deploy it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeployOptions:
-    """How the deploy of a changed extension is done and shown."""
+    """The options for the deploy of a changed extension and its display."""
 
     dry_run: bool = False
     as_json: bool = False
@@ -25,11 +25,11 @@ class DeployOptions:
 
 
 def carry_out(context: Context, name: str, change: ExtensionChange, options: DeployOptions) -> None:
-    """Change the files of an extension and deploy it; they stay as they were where that fails.
+    """Change the files of an extension and deploy it; they are restored on failure.
 
     Raises:
         StackyardError: it cannot be solved or built.
-        click.exceptions.Exit: it was built and not published; what failed has been shown.
+        click.exceptions.Exit: it was built but not published; the failures have been shown.
     """
     if options.dry_run:
         _dry_run(context, name, change, options)
@@ -56,7 +56,7 @@ def carry_out(context: Context, name: str, change: ExtensionChange, options: Dep
 
 
 def recorded(yard: Yard, name: str) -> BuildRecord | None:
-    """The record of what an extension loads now; None before its first deploy."""
+    """The record of an extension's present revision; None before its first deploy."""
     try:
         return record_of(yard, name)
     except StackyardError:
@@ -64,7 +64,7 @@ def recorded(yard: Yard, name: str) -> BuildRecord | None:
 
 
 def show_difference(before: BuildRecord | None, after: BuildRecord | None) -> None:
-    """The packages that a change added, removed or replaced, where there was something before."""
+    """Print the packages that a change added, removed or replaced, if there was a previous revision."""
     if before is None or after is None or before.module == after.module:
         return
     from stackyard.lock.api import compare_packages

@@ -43,10 +43,10 @@ def command(
 
 
 def _newer(yard: Yard, name: str) -> str:
-    """What took the place of the base of an extension; empty: nothing.
+    """The replacement of an extension's base; empty: none.
 
     Raises:
-        StackyardError: that cannot be known; or it has no base, or lost it and nothing took its place.
+        StackyardError: that cannot be determined; or it has no base, or its base was removed without a replacement.
     """
     from stackyard.upkeep.api import base_standing
 

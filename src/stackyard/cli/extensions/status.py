@@ -39,7 +39,7 @@ def command(context: Context, name: str | None, as_json: bool) -> None:
 
 
 def _row(yard: Yard, name: str, loaded: set[str]) -> dict[str, Any]:
-    """What is known about one extension."""
+    """The status of one extension."""
     from stackyard.upkeep.api import base_standing, drifted, used_extension
 
     try:

@@ -1,4 +1,4 @@
-"""``stackyard bindings``: what an image gets from the host when it runs, found, shown and checked."""
+"""``stackyard bindings``: the host's libraries in an image, detected, shown and checked."""
 
 from __future__ import annotations
 
@@ -230,13 +230,13 @@ def check(
 
 
 def _pmi_of(launcher: str) -> str:
-    """The kind of PMI that a launcher's words name, or nothing."""
+    """The kind of PMI in a launcher's words, or empty."""
     match = re.search(r"--mpi[= ](\S+)", launcher)
     return match.group(1) if match else ""
 
 
 def _asked(context: Context, file: Path | None, pmi: str) -> BindingRequest:
-    """What the site and the bindings want of an image."""
+    """The requirements of site and bindings on an image."""
     from stackyard.host.machine.daemons import daemons
     from stackyard.host.machine.probe import machine
     from stackyard.images.api import BindingRequest, drivers_of, drivers_of_machine

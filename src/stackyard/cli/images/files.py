@@ -44,7 +44,7 @@ def _importing(function: Function) -> Function:
     ("an OCI layout", "stackyard image from oci:ubuntu:22.04 --name ubuntu"),
     ("from a registry, by skopeo", "stackyard image from docker://docker.io/library/debian:12 --name debian"),
     ("as the site's file has it", "stackyard image from --name rocm"),
-    name="from", short_help="import an image of others as a base",
+    name="from", short_help="import a third-party image as a base",
 )  # fmt: skip
 @click.argument("source", required=False, metavar="[SOURCE]")
 @_importing

@@ -289,7 +289,7 @@ def _records(context: Context, rev: str | None) -> Iterator[BuildRecord]:
 
 
 def _entries(context: Context) -> Iterator[Entry]:
-    """What is published in this yard, and in those above it: the images that its user runs are mostly the site's."""
+    """The published entries of this yard and its parents: users' images are mostly in the site's yard."""
     for ancestor in context.yard().lineage():
         yield from current_entries(ancestor)
 
@@ -301,7 +301,7 @@ def _image_of(entry: Entry) -> list[BuildRecord]:
 
 
 def _one(context: Context, rev: str, *, wrapped: bool = False) -> BuildRecord:
-    """The record of a revision with an image; one of others, which is not mounted on the prefix, if `wrapped`."""
+    """The record of a revision with an image; with `wrapped` also a third-party one, not mounted on the prefix."""
     record = record_of(context.yard(), rev)
     if wrapped:
         record.payload.require_image(record.module)
@@ -311,5 +311,5 @@ def _one(context: Context, rev: str, *, wrapped: bool = False) -> BuildRecord:
 
 
 def _is_file(text: str) -> bool:
-    """Whether a word names a SIF file, and not a revision or a base."""
+    """Whether a word names a SIF file rather than a revision or a base."""
     return text.endswith(".sif") or (Path(text).is_file() and "/" in text)

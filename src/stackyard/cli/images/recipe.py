@@ -1,4 +1,4 @@
-"""``stackyard recipe``: how a revision's image is built elsewhere."""
+"""``stackyard recipe``: a recipe that builds a revision's image elsewhere."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(context: Context, rev: str, kind: str, base: str, builder: str, pref
 
 
 def _named(context: Context, base: str) -> str:
-    """A base as others can name it: one of the yard by its source, pinned.
+    """A base under a name valid elsewhere: one of the yard by its source, pinned.
 
     Raises:
         InputError: it does not exist, or came from a file.

@@ -1,4 +1,4 @@
-"""``stackyard image push`` and ``image pull``, and how images in OCI layouts are inspected and checked."""
+"""``stackyard image push`` and ``image pull``, and inspecting and checking images in OCI layouts."""
 
 from __future__ import annotations
 

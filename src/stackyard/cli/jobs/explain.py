@@ -138,7 +138,7 @@ def _show_line(name: str, line: dict[str, Any], own: str, width: int) -> None:
 
 
 def _show_command(parts: Sequence[str], width: int) -> None:
-    """A command line to copy: continued with backslashes, an option and its value on one line."""
+    """Print a command line for copying: continued with backslashes, an option and its value on one line."""
     lines: list[str] = []
     for part in parts:
         if lines and len(lines[-1]) + len(part) < width - 8:
@@ -155,7 +155,7 @@ def _options(program: str) -> list[str]:
 
 
 def _show_reasons(rows: Sequence[tuple[str, str]], width: int, *, cut: bool = False) -> None:
-    """Words with their reasons beside them. With `cut`, long words end in dots; the command shows them in full."""
+    """Print words with their reasons beside them. With `cut`, long words are truncated with dots."""
     column = min(COLUMN, max((len(words) for words, _ in rows), default=0))
     for words, reason in rows:
         shown = click.style((_cut(words, width - 4) if cut else words).ljust(column), fg="cyan")

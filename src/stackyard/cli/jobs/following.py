@@ -1,4 +1,4 @@
-"""Following a run on the terminal, from `submit`, `deploy --on` and `runs attach`."""
+"""Follows a run on the terminal, for `submit`, `deploy --on` and `runs attach`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
     """Follow a run to its end and exit with its status; Ctrl-C stops following only.
 
     Args:
-        logs: the files whose text is shown; none: the log of the first rank, with several roles of each first.
+        logs: the files to show; empty: the log of the first rank, with several roles of each role's first.
     """
     from stackyard.cli.jobs.launchview import LaunchView
     from stackyard.launch.api.runs import first_ranks, follow, handle, read_run, read_status
@@ -40,10 +40,10 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
 
 
 def _show_end(paths: RunPaths, status: RunStatus, *, shown: bool) -> None:
-    """One line where the run succeeded; else the failure, with the batch log where nothing else has the cause.
+    """Print one line for success; else the failure, with the batch log if the cause is not shown otherwise.
 
     Args:
-        shown: the batch log was shown already.
+        shown: whether the batch log was shown already.
     """
     from stackyard.cli.jobs.launchview import show_done, show_failure
 

@@ -25,7 +25,7 @@ BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "an
 
 
 class PluginName(click.ParamType):  # type: ignore[type-arg]
-    """A built-in name, or that of a plug-in: the room that uses it knows which exist, and refuses others."""
+    """A built-in name, or that of a plug-in; it is validated where it is used."""
 
     name = "NAME"
 
@@ -33,11 +33,11 @@ class PluginName(click.ParamType):  # type: ignore[type-arg]
         self._known = known
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """The built-in ones."""
+        """The built-in names."""
         return f"[{'|'.join(self._known)}]"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The built-in ones."""
+        """The built-in names."""
         from click.shell_completion import CompletionItem  # late: for a shell that completes
 
         return [CompletionItem(name) for name in self._known if name.startswith(incomplete)]
@@ -48,7 +48,7 @@ checks, output = options_of("Checks"), options_of("Output")
 
 
 def _nodes(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """A number of nodes, or a range of which the second is requested and the first is enough to go on."""
+    """A number of nodes, or a range: the second number is requested, and the first is the minimum to continue with."""
     if value is None:
         return None
     least, _, most = value.rpartition(":")
@@ -189,7 +189,7 @@ def intent_options(*more: Decorator) -> Decorator:
 def requested(
     workspace: Workspace, options: dict[str, Any], program: tuple[str, ...], nodes: Callable[[], int | None]
 ) -> tuple[Intent, Repeat | None]:
-    """The intent of a command line, and the run that it repeats. What differs from that run is printed.
+    """The intent of a command line, and the run that it repeats. Prints differences from that run.
 
     `options` have the queue or the quality of service that ``-q`` names afterwards.
 
@@ -216,7 +216,7 @@ def requested(
 
 
 def settle_queue(workspace: Workspace, options: dict[str, Any]) -> None:
-    """Replace ``-q`` in `options` by what it means to this site's scheduler. Raises InputError: both are given."""
+    """Replace ``-q`` in `options` by its meaning for this site's scheduler. Raises InputError: both are given."""
     from stackyard.launch.api.jobs import queue_field
 
     if not (name := options.pop("short_queue", None)):
@@ -228,10 +228,10 @@ def settle_queue(workspace: Workspace, options: dict[str, Any]) -> None:
 
 
 def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | None = None) -> Intent:
-    """The intent of the options, on top of a job file where one is given.
+    """The intent of the options, on top of a job file if given.
 
     Args:
-        options: the values of the options; None or empty where not given.
+        options: the values of the options; None or empty if not given.
         nodes: the default number of nodes.
 
     Raises:
@@ -259,7 +259,7 @@ def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | 
 
 
 def option_of(key: str) -> str:
-    """What an error calls a field of a request: the option that sets it, as it is typed; without one its key."""
+    """The name of a request's field in errors: the option that sets it, as typed; without one its key."""
     name, _, rest = key.removeprefix("batch.").partition(".")
     for option in click.get_current_context().command.params:
         if isinstance(option, click.Option) and option.name == name:
@@ -283,7 +283,7 @@ def _job_file(path: Path | None) -> Intent | None:
 
 
 def _variables(pairs: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
-    """The variables with a value, and the names of those whose value is that of your shell."""
+    """The variables with a value, and the names of those with the shell's value."""
     from stackyard.core.secrets import is_secret_name
 
     values, passed = {}, []

@@ -71,7 +71,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
 
 
 def _report_shape(intent: Intent, job: Job) -> None:
-    """Say which ranks are those of the allocation's tasks."""
+    """Print which ranks come from the allocation's tasks."""
     taken = job.intent
     if taken == intent:
         return
@@ -81,7 +81,7 @@ def _report_shape(intent: Intent, job: Job) -> None:
 
 
 def _report_unused(options: dict[str, Any], job: Job) -> None:
-    """Name the options that have no effect."""
+    """Print the options that have no effect."""
     from stackyard.launch.api.jobs import BatchOptions, unused
 
     names = [name for name in BatchOptions.model_fields if options[name] not in (None, "", ())]

@@ -1,4 +1,4 @@
-"""The display of a job that starts and runs: phases on standard error, the ranks' output on standard output."""
+"""The display of a starting and running job: phases on standard error, the ranks' output on standard output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LaunchView(Listener):
     Events and the stack traces of a hang are not shown: they are kept in the run directory.
 
     Args:
-        hidden: a rank whose output is not shown, because it has the terminal itself.
+        hidden: the rank that has the terminal itself, whose output is not shown again.
     """
 
     def __init__(self, *, quiet: bool = False, hidden: int | None = None) -> None:
@@ -52,7 +52,7 @@ class LaunchView(Listener):
         self._names: Mapping[int, str] = {}
 
     def phase(self, name: str, detail: str = "") -> None:
-        """One line with the seconds since the start; that it runs shows where a rank has the terminal."""
+        """Print one line with the seconds since the start; not for running if a rank has the terminal."""
         if self._quiet or (name == "nodes" and not self._live) or (name == "running" and self._hidden is not None):
             return
         self._close()
@@ -64,7 +64,7 @@ class LaunchView(Listener):
         )
 
     def nodes(self, there: int, expected: int) -> None:
-        """A line that is redrawn on a terminal; in a log one line once all nodes have reported."""
+        """Redraw a line on a terminal; in a log print one line once all nodes have reported."""
         if self._quiet or (not self._live and there < expected):
             return
         back = "\r" if self._live else ""
@@ -74,7 +74,7 @@ class LaunchView(Listener):
             self._close()
 
     def output(self, task: int, text: str) -> None:
-        """The output of a rank, unchanged; with the rank before each line where several ranks are shown."""
+        """Print the output of a rank, unchanged; with the rank before each line if several ranks are shown."""
         if self._quiet or task == self._hidden:  # standard output is for JSON only
             return
         self._close()
@@ -91,22 +91,22 @@ class LaunchView(Listener):
         return click.style(f"[{time.monotonic() - self._started:6.1f} s]", dim=True)
 
     def show_numbers(self) -> None:
-        """Put the rank before every line from now on."""
+        """Print the rank before every line from now on."""
         self._many = True
 
     def show_names(self, names: Mapping[int, str]) -> None:
-        """Put these names of ranks before their lines, where there are any."""
+        """Print these names of ranks before their lines, if there are any."""
         self._names = names
         self._many = self._many or bool(names)
 
     def notice(self, text: str) -> None:
-        """One sentence."""
+        """Print one sentence."""
         self._close()
         if not self._quiet:
             show_notice(text)
 
     def flush(self) -> None:
-        """Every line is shown at once; where it cannot be, no further one is tried."""
+        """Show every line at once; after an error no further attempt is made."""
         with only_shown():
             pass
 
@@ -117,7 +117,7 @@ class LaunchView(Listener):
 
 
 def show_plan(plan: Plan, step: str, *, err: bool = True) -> None:
-    """The exact command, what each rank runs, and the warnings."""
+    """Print the exact command, each rank's program, and the warnings."""
     from stackyard.launch.api.jobs import launch_command, program_text
 
     for role in plan.roles:
@@ -142,7 +142,7 @@ def _ranks(layout: Layout) -> str:
 
 
 def show_findings(plan: Plan, *, err: bool = True) -> None:
-    """The assumptions about the nodes, and the warnings of a plan, each with its reason and a better way."""
+    """Print the assumptions about the nodes, and the warnings of a plan, each with its reason and remedy."""
     for sentence in plan.layout.node.assumed:
         echo(f"{click.style('note:', fg='yellow')} {sentence}", err=err)
     seen = set()
@@ -153,7 +153,7 @@ def show_findings(plan: Plan, *, err: bool = True) -> None:
 
 
 def show_result(result: StepResult, directory: Path) -> None:
-    """How a run ended: one line where it succeeded, otherwise the first failure with its cause and remedy."""
+    """Print the end of a run: one line for success, otherwise the first failure with its cause and remedy."""
     if result.state == "done":
         show_done(directory, f" in {result.seconds.get('total', 0):.1f} s")
         return
@@ -173,12 +173,12 @@ _OF_THE_ENDED = re.compile(
 
 
 def show_done(directory: Path, took: str = "") -> None:
-    """One line for a run that succeeded."""
+    """Print one line for a successful run."""
     echo(f"{click.style('done', fg='green')}{took}; run directory: {directory}", err=True)
 
 
 def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: str, directory: Path) -> None:
-    """A failed, hung or cancelled run: the first failure, its last lines, the cause and a hint."""
+    """Print a failed, hung or cancelled run: the first failure, its last lines, the cause and a hint."""
     message = first.get("message") or {"cancelled": "cancelled: all ranks terminated"}.get(state, f"run {state}")
     others = f" ({failed} ranks failed; this was the first)" if failed > 1 else ""
     said = "" if state == "cancelled" else _OF_THE_ENDED.sub("", launcher).strip()

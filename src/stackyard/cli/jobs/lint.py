@@ -57,7 +57,7 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
 
 
 def _show(path: Path, report: Any, notes: bool) -> None:
-    """One script: what it requests, its findings, its notes, and the number of each."""
+    """Print one script: its request, its findings, its notes, and the number of each."""
     place = _short(path)
     rows = report.script.text.splitlines()
     echo(click.style(place, bold=True) + (f": {report.summary}" if report.summary else ""))
@@ -88,7 +88,7 @@ def _show_group(place: str, group: Sequence[Finding], rows: Sequence[str], said:
 
 
 def _counted(findings: Iterable[Finding]) -> str:
-    """``1 error, 2 warnings, 3 notes``; ``clean`` where nothing was found at all."""
+    """``1 error, 2 warnings, 3 notes``; ``clean`` without findings."""
     count: Counter[str] = Counter(finding.severity for finding in findings)
     said = [counted(count[kind], word) for kind, (word, _) in WORDS.items() if count[kind]]
     return ", ".join(said) or click.style("clean", fg="green")

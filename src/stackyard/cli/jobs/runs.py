@@ -1,4 +1,4 @@
-"""``stackyard runs``: recorded runs listed, followed, read, cancelled and compared."""
+"""``stackyard runs``: list, follow, read, cancel and compare recorded runs."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def show(context: Context, run: str, as_json: bool) -> None:
 
 
 def _report_json(details: RunReport) -> dict[str, Any]:
-    """The parts that a run has, as plain values."""
+    """The existing parts of a run's report, as plain values."""
     from dataclasses import asdict
 
     tasks = {index: asdict(status) for index, status in details.tasks.items()}
@@ -209,7 +209,7 @@ def _show_facts(details: RunReport) -> None:
 
 
 def _range(intent: dict[str, Any]) -> str:
-    """The range of nodes that was requested, as ``-N`` has it; empty without one."""
+    """The requested range of nodes in the syntax of ``-N``; empty without one."""
     return f"{intent['least_nodes']}:{intent['nodes']}" if intent.get("least_nodes") else ""
 
 

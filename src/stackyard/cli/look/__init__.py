@@ -1,1 +1,1 @@
-"""The verbs that show and use what is published."""
+"""The verbs that show and use published revisions."""

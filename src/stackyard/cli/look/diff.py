@@ -1,4 +1,4 @@
-"""``stackyard diff``: what changed between two revisions or locks."""
+"""``stackyard diff``: the differences between two revisions or locks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _pairs(context: Context, a: str, b: str) -> dict[str, tuple[Any, Any]]:
 
 
 def _is_file(name: str) -> bool:
-    """Whether an argument is a file; what is too long for a path is not."""
+    """Whether an argument is a file; a too long word is not."""
     try:
         return Path(name).is_file()
     except OSError as error:
@@ -66,7 +66,7 @@ def _is_file(name: str) -> bool:
 
 
 def _of_one_machine(before: dict[str, Any], after: dict[str, Any], problem: str) -> dict[str, tuple[Any, Any]]:
-    """Two locks of one variant each, also of different names."""
+    """Two locks with one variant each, even if its names differ."""
     if len(before) != 1 or len(after) != 1:
         hint = f"one has {', '.join(before)}, the other {', '.join(after)}"
         raise InputError(problem, hint=hint)

@@ -186,7 +186,7 @@ def _directory(prefix: Path | None) -> Path:
 
 
 def _program(context: Context) -> list[str]:
-    """This program with its yard and site, as Jupyter calls it, which has another PATH and other variables."""
+    """The command of this program with its yard and site, for Jupyter, whose PATH and variables differ."""
     from stackyard.host.run.command import which
 
     words = [str(Path(which(sys.argv[0]) or sys.argv[0]).absolute()), "--yard", str(context.yard().root)]

@@ -1,4 +1,4 @@
-"""``stackyard licences``: what you accepted, and under which licences the packages of a stack are."""
+"""``stackyard licences``: your acceptances, and the licences of a stack's packages."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def command(context: Context, everything: bool, size: bool, with_usage: bool, si
 
 
 def _show_behind(yard: Yard, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A line for each extension of this yard whose base has a newer default, or was removed."""
+    """Print a line for each extension of this yard whose base was replaced or removed."""
     if not yard.above():
         return
     from stackyard.upkeep.api import extension_standing
@@ -111,7 +111,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _counts(yard: Yard) -> dict[str, Usage] | None:
-    """The uses of a yard's revisions; None, with a notice, where only its owner may see them."""
+    """The uses of a yard's revisions; None, with a notice, if only its owner may see them."""
     from stackyard.yard.api import read_usage  # late: few lists show them
 
     try:

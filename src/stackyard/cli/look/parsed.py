@@ -1,4 +1,4 @@
-"""How a file was parsed, as text: ``stackyard show --parsed FILE``. JSON has every detail."""
+"""The parsed content of a file as text: ``stackyard show --parsed FILE``. JSON has every detail."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _stack(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _variant(variant: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """A variant, in parts that can be the same in others."""
+    """A variant, in parts that several variants can share."""
     parts = list(_environment(variant["environment"], 1))
     parts.append(tuple(_named("platforms", variant["platforms"], 1)))
     parts += [tuple(_named(k.replace("_", " "), _brief(v), 1)) for k, v in variant.items() if k not in _PLACED]
@@ -92,7 +92,7 @@ def _with(text: str, item: Mapping[str, Any]) -> str:
 
 
 def _brief(item: Any) -> Any:
-    """A value without its empty parts, each mapping of a list on one line."""
+    """A value without its empty parts, with each mapping in a list on one line."""
     if isinstance(item, Mapping):
         return [f"{key}: {_inline(inner)}" for key, inner in item.items() if _has_value(inner)]
     if isinstance(item, list | tuple):
@@ -117,7 +117,7 @@ def _inline(item: Any) -> str:
 
 
 def _named(name: str, item: Any, depth: int = 0) -> Iterator[str]:
-    """A name with a value behind it, or with a list of values below it; nothing for an empty one."""
+    """A name with its value on the same line, or with a list of values below; nothing for an empty one."""
     margin = "  " * depth
     if item in _EMPTY:
         return

@@ -1,4 +1,4 @@
-"""``stackyard share``: a revision of one's own for the members of a group."""
+"""``stackyard share``: makes one of your revisions available to the members of a group."""
 
 from __future__ import annotations
 

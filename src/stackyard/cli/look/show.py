@@ -1,4 +1,4 @@
-"""``stackyard show``: one revision, or how a file was parsed."""
+"""``stackyard show``: one revision, or the parsed content of a file."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _variants(context: Context, rev: str) -> dict[str, LockedVariant]:
 
 
 def _of_revision(record: BuildRecord) -> tuple[LockedVariant, ...]:
-    """What a revision was built from; of an extension with what its base was built from."""
+    """The locks of a revision; for an extension including those of its base."""
     from stackyard.lock.api import read_lock, with_base
 
     own = read_lock(RevisionPaths.of(record.path).lock).variants

@@ -1,1 +1,1 @@
-"""The verbs that build and publish: `deploy` and what comes before and after it."""
+"""The verbs that build and publish: `deploy` and its related verbs."""

@@ -1,4 +1,4 @@
-"""``stackyard adopt``: a revision of a conda prefix or a virtual environment that exists already."""
+"""``stackyard adopt``: a revision of an existing conda prefix or virtual environment."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
 
 
 def _exceptions(texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The exceptions by kind, as a stack.yaml has them."""
+    """The exceptions by kind, in the format of a stack.yaml."""
     exceptions: dict[str, tuple[str, ...]] = {}
     for text in texts:
         kind, _, name = text.partition("=")

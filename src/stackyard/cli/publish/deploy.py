@@ -125,7 +125,7 @@ def _dry_run(context: Context, yard: Yard, files: tuple[Path, ...], options: dic
 
 
 def plan_row(task: Task, action: str, workspace: Workspace) -> dict[str, Any]:
-    """What would be done about one revision, as a plain object."""
+    """The plan for one revision, as a plain object."""
     from stackyard.deploy.api import accepted_licence
 
     return {
@@ -164,7 +164,7 @@ KEPT = {
 
 
 def plan_line(row: dict[str, Any]) -> str:
-    """What would be done about one revision, as a sentence."""
+    """The plan for one revision, as a sentence."""
     if row["action"] in KEPT:
         return f"{row['module']} is already published: {KEPT[row['action']]}"
     if row["action"] == "publish":
@@ -184,7 +184,7 @@ def _report_nothing(modules: list[str], as_json: bool) -> None:
 
 
 def report(context: Context, result: Result, workspace: Workspace, said: list[str], as_json: bool) -> None:
-    """Print what a deploy did; raises Exit where a variant is not usable."""
+    """Print the result of a deploy; raises Exit if a variant is not usable."""
     from stackyard.cli.publish.summary import deploy_json, show_deploy
     from stackyard.expose.api import users_path
 

@@ -76,7 +76,7 @@ def without_job(argv: Sequence[str]) -> list[str]:
 
 
 def recorded(directory: Path, deploy: Callable[[], None]) -> None:
-    """Deploy in a batch job, and record how it ends for those who follow the job."""
+    """Deploy in a batch job, and record the end for processes that follow the job."""
     from stackyard.launch.api.builds import recorded_command
 
     with recorded_command(directory) as ended:

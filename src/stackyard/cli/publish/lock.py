@@ -75,7 +75,7 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
 
 
 def _sorted(words: tuple[str, ...], update: bool) -> tuple[list[Path], tuple[str, ...]]:
-    """The words of the command line that name files, and those that name packages to be renewed."""
+    """The words of the command line that name files, and those that name packages to update."""
     files = [w for w in words if not update or w.endswith((".yaml", ".yml", ".txt")) or "/" in w or Path(w).is_file()]
     packages = tuple(w for w in words if w not in files)
     wrong = next((p for p in packages if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", p)), "")
@@ -87,7 +87,7 @@ def _sorted(words: tuple[str, ...], update: bool) -> tuple[list[Path], tuple[str
 
 
 def _show(locked: Any, place: Path | None) -> None:
-    """What became of a lock. `place`: where it was written; None where it is fresh, and in a dry run."""
+    """Print what changed in a lock. `place`: its path if written; None if it is fresh, and in a dry run."""
     if not locked.changed:
         echo(f"{as_typed(str(locked.path))} is fresh")
         return
@@ -100,7 +100,7 @@ def _show(locked: Any, place: Path | None) -> None:
 
 
 def _moves(locked: Any) -> list[tuple[list[str], list[str]]]:
-    """The locked variants, those with the same moves together, and these moves."""
+    """The locked variants, grouped by equal changes, with these changes."""
     from stackyard.lock.api import former_variant, package_moves
 
     moves: dict[tuple[str, ...], list[str]] = {}
@@ -128,7 +128,7 @@ def _label(locked: Any) -> str:
 
 
 def _exported(locked: Any, options: dict[str, Any]) -> Any:
-    """The last of the variants that are asked for."""
+    """The last of the requested variants."""
     from stackyard.host.machine.probe import machine
 
     platform = options["platform"] or machine().platform

@@ -1,4 +1,4 @@
-"""``stackyard mirror``: everything that locks need, in one directory, for machines without a route."""
+"""``stackyard mirror``: everything that locks need, in one directory, for machines without network access."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def command(
 
 
 def _wanted(context: Context, files: tuple[Path, ...], named: dict[str, Any], dry_run: bool, progress: Any) -> Any:
-    """The locked variants of the files' locks, which are made where there are none."""
+    """The locked variants of the files' locks, which are created if missing."""
     from stackyard.deploy.api import Request, lock_all, solving, write_lock
     from stackyard.inputs.api import pip_settings, scratch_yard
     from stackyard.lock.api import load_stacks, tell_notices

@@ -67,7 +67,7 @@ _STATES = {"withdrawn": "was withdrawn", "failed": "failed its last verification
 
 
 def _told(entry: Entry) -> Iterator[str]:
-    """What to know of how a revision is published here, before it is published elsewhere; a sentence each."""
+    """Sentences about a revision's state here that matter before it is published elsewhere."""
     if entry.state in _STATES:
         yield f"{entry.module} {_STATES[entry.state]} here; a pull verifies and publishes it"
     if entry.retired:
@@ -88,7 +88,7 @@ class _OwnArtefact:
 
 
 def _send(artefact: _OwnArtefact, target: str, registry: Registry) -> tuple[str, Image]:
-    """Where it is now, and its manifest."""
+    """The image's place and manifest, after the transfer."""
     from stackyard.host.files.scratch import scratch
     from stackyard.images.api import Reference, image_name, is_reference, push_image, reference
 

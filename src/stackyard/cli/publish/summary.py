@@ -1,4 +1,4 @@
-"""The result of a deploy: what is published, which checks failed, how to investigate, what to type next."""
+"""The summary of a deploy: published revisions, failed checks, how to investigate, and the next commands."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _show_failures(outcome: Outcome, program: str) -> None:
 
 
 def exceptions_text(report: Report, stack: Stack | None) -> str:
-    """The exceptions to write if the failed checks need not pass; for an environment.yml a whole stack.yaml."""
+    """The exceptions that would let the failed checks pass; for an environment.yml a whole stack.yaml."""
     exceptions = report.exceptions()
     if not exceptions or stack is None:
         return ""

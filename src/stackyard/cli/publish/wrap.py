@@ -1,4 +1,4 @@
-"""``stackyard wrap``: commands of an image that others made, as a module."""
+"""``stackyard wrap``: commands of a third-party image as a module."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def command(image: str, name: str | None, output: Path | None, dry_run: bool, as
 
 
 def _deploy(file: Path, options: dict[str, Any], **flag: bool) -> None:
-    """As if it was written on a command line."""
+    """Deploy as if the command had been typed."""
     click.get_current_context().invoke(
         deploy.command, files=(file,), allow_unverified=options["allow_unverified"], **flag
     )
@@ -96,7 +96,7 @@ def _require_ours(file: Path) -> None:
 
 
 def _require_image(image: str) -> None:
-    """Before a file is written that names it. A tag is for the reader of the image to find."""
+    """Check the image before writing a file that names it. Tags are checked when the image is read."""
     kind, _, place = image.partition(":")
     if kind == "sif" and not Path(place).is_file():
         raise InputError(
@@ -125,7 +125,7 @@ def _lines(image: str, name: str, options: dict[str, Any]) -> Iterator[str]:
 
 
 def _absolute(image: str) -> str:
-    """The same image, whatever the directory is that its file is read in."""
+    """The image with an absolute path, independent of its file's directory."""
     kind, colon, rest = image.partition(":")
     if kind in ("sif", "oci", "docker-archive", "folder"):
         return f"{kind}{colon}{Path.cwd() / rest}"

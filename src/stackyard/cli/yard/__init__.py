@@ -1,1 +1,1 @@
-"""The verbs of a yard over the years."""
+"""The verbs for the administration of a yard."""

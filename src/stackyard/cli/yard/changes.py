@@ -1,4 +1,4 @@
-"""How the difference between two generations is shown, for `history`, `rollback` and `deploy --dry-run`."""
+"""Shows the difference between two generations, for `history`, `rollback` and `deploy --dry-run`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INDENT = "    "
 
 
 def show_changes(changes: Changes) -> None:
-    """One line for each revision that came, went or changed, and for each bare name that loads another one."""
+    """Print one line for each added, removed or changed revision, and for each changed default."""
     for line in _lines(changes):
         show_line(f"{INDENT}{line}", len(INDENT) + 2)
 

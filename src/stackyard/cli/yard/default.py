@@ -1,4 +1,4 @@
-"""``stackyard default``: which revision the bare name of a stack loads."""
+"""``stackyard default``: sets the revision that the bare name of a stack loads."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _checked(
 
 
 def _repaired(context: Context, workspace: Workspace, report: FaultReport) -> list[str]:
-    """Repair what was found; what was done, a sentence each."""
+    """Repair the faults; returns a sentence for each repair."""
     from stackyard.cli.display import display
     from stackyard.deploy.api import writing
     from stackyard.upkeep.api import note_lost_images, repair_rest, restore_revisions
@@ -93,7 +93,7 @@ def _repaired(context: Context, workspace: Workspace, report: FaultReport) -> li
 
 
 def _damaged(yard: Yard, report: FaultReport) -> list[Entry]:
-    """The damaged revisions as entries; of one whose record is lost what its path tells."""
+    """The damaged revisions as entries; without a record, only what the path tells."""
     from stackyard.upkeep.api import listed_entries
 
     known = {entry.folder: entry for entry in listed_entries(yard)}
@@ -116,7 +116,7 @@ def _show_faults(report: FaultReport) -> None:
 
 
 def _show(report: FaultReport, repaired: FaultReport | None) -> None:
-    """The faults, what to do about them, and one line about all."""
+    """Print the faults, their remedies, and a summary line."""
     if repaired is None:
         _show_faults(report)
     elif report.faults:
@@ -139,7 +139,7 @@ def _summary(report: FaultReport, repaired: FaultReport | None) -> str:
 
 
 def _sampled(report: FaultReport) -> str:
-    """How sure the result of a sample is."""
+    """The certainty of a sample's result, as a sentence."""
     if report.deep:
         return ""
     if report.sampled == report.files:

@@ -23,7 +23,7 @@ _MOST_DIGITS = 6  # no yard has existed for as many days as a longer number has
 
 
 class _DiskItem(Protocol):
-    """What has a size: a revision, garbage, a thing in the trash."""
+    """Anything with a size: a revision, garbage, an item in the trash."""
 
     @property
     def bytes(self) -> int:

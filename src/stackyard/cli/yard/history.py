@@ -1,4 +1,4 @@
-"""``stackyard history``: what was published when, by whom and from which files."""
+"""``stackyard history``: the publications of a yard: when, by whom and from which files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(context: Context, number: int | None, most: int | None, everything: 
 
 @dataclass(frozen=True)
 class GenerationHistory:
-    """The last generations of a yard by number, or all; a manifest is read when it is asked for, once."""
+    """The last generations of a yard by number, or all; manifests are read lazily, once."""
 
     yard: Yard
     current: int
@@ -83,11 +83,11 @@ class GenerationHistory:
 
     @property
     def earlier(self) -> int:
-        """How many generations there are before these."""
+        """The number of generations before these."""
         return sum(number < self.numbers[-1] for number in generation_numbers(self.yard))
 
     def manifest(self, number: int) -> Manifest | StackyardError:
-        """The manifest of a generation, or why it cannot be read."""
+        """The manifest of a generation, or the error if it cannot be read."""
         if number not in self._found:
             try:
                 self._found[number] = read_manifest(self.yard, number)
@@ -96,7 +96,7 @@ class GenerationHistory:
         return self._found[number]
 
     def changes(self, manifest: Manifest) -> Changes | None:
-        """What a generation changed for users; None where the one before it cannot be read."""
+        """The visible changes of a generation; None if the previous one cannot be read."""
         before = self.manifest(manifest.previous) if manifest.previous else None
         if isinstance(before, StackyardError):
             return None

@@ -101,7 +101,7 @@ def _show(done: MoveResult, request: MoveRequest, as_json: bool) -> None:
 
 
 def _next(request: MoveRequest) -> list[str]:
-    """What remains to be done after a move: nothing outside the yard was changed."""
+    """The remaining steps for the user after a move, which changes nothing outside of the yard."""
     from stackyard.inputs.api import site_root
 
     site, old, new = request.site, request.yard.root, request.root

@@ -1,4 +1,4 @@
-"""Removing and bringing back, as `remove` and `gc` do it and show it."""
+"""Removes and restores revisions, with output, for `remove` and `gc`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SIZES = ("bytes", "inodes", "shared_bytes", "shared_inodes")
 
 
 def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()) -> Watch:
-    """What looks for users of this yard's revisions; it asks the schedulers about jobs.
+    """The `Watch` for this yard's revisions; it queries the schedulers about jobs.
 
     Args:
-        despite: names of accounts whose notes and yards hold nothing back.
+        despite: names of accounts whose notes and yards are ignored.
     """
     from stackyard.launch.api.asking import is_over
     from stackyard.upkeep.api import watch_yard
@@ -34,7 +34,7 @@ def watch(context: Context, *, tidy: bool = False, despite: Collection[str] = ()
 
 
 def undo(context: Context, modules: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
-    """Bring back removed revisions by their full names."""
+    """Restore removed revisions by their full names."""
     from stackyard.upkeep.api import removed_revision
 
     looker = watch(context)
@@ -43,10 +43,10 @@ def undo(context: Context, modules: Sequence[str], *, dry_run: bool, as_json: bo
 
 
 def bring_back(context: Context, looker: Watch, items: Sequence[TrashItem], *, dry_run: bool, as_json: bool) -> None:
-    """Bring back what is in the trash, and show what came back.
+    """Restore items of the trash, and show them.
 
     Raises:
-        StackyardError: something cannot be moved back.
+        StackyardError: an item cannot be moved back.
     """
     from stackyard.upkeep.api import RemovalOutcome
     from stackyard.upkeep.api import bring_back as back
@@ -65,7 +65,7 @@ def bring_back(context: Context, looker: Watch, items: Sequence[TrashItem], *, d
 
 
 def _tell_default(yard: Yard, item: TrashItem) -> None:
-    """Say so where another revision was made the default since the one that came back was removed."""
+    """Report if another revision has become the default since the restored one was removed."""
     from stackyard.yard.api import current_entries
 
     stack = item.what.module.partition("/")[0]
@@ -75,7 +75,7 @@ def _tell_default(yard: Yard, item: TrashItem) -> None:
 
 
 def show(outcome: RemovalOutcome) -> None:
-    """What was removed, what is kept and why, and what could not be looked at."""
+    """Print what was removed, what is kept and why, and which places could not be read."""
     for word, items in (("removed", outcome.items), ("deleted", outcome.deleted)):
         for item in items:
             size = f"{human_bytes(item.what.bytes)} in {item.what.inodes:,} files"
@@ -95,22 +95,22 @@ def show(outcome: RemovalOutcome) -> None:
 
 
 def manifests(packed: Mapping[Path, int]) -> str:
-    """How many are packed, and what this frees."""
+    """The number of compressed manifests, and the bytes that this frees."""
     return f"{counted(len(packed), 'manifest')} of old generations  {human_bytes(sum(packed.values()))} freed"
 
 
 def leases(directories: Sequence[Path]) -> str:
-    """How many leases are not held."""
+    """The number of unused leases."""
     return f"{counted(len(directories), 'lease')} not held for {IDLE_LEASE_DAYS} days"
 
 
 def temporaries(paths: Sequence[Path]) -> str:
-    """How many files killed processes have not renamed."""
+    """The number of temporary files of killed processes."""
     return f"{counted(len(paths), 'temporary file')} of killed processes"
 
 
 def counts(names: Sequence[str]) -> str:
-    """Which files with counts of uses."""
+    """The files with usage counts, as a phrase."""
     return f"{counted(len(names), 'old count')} of uses: {some(names, 3)}"
 
 

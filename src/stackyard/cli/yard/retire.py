@@ -1,4 +1,4 @@
-"""``stackyard retire``: warn users of a revision from a day on, before it is hidden and removed."""
+"""``stackyard retire``: warns users of a revision from a date on, before it is hidden and removed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def command(context: Context, rev: str, on: date | None, use: str, undo: bool, d
 
 
 def _successor(context: Context, use: str, module: str) -> str:
-    """The name as it was typed, which must load a revision of this yard or its parents, and another one."""
+    """The name as typed, which must load another revision of this yard or its parents."""
     if use and find_revision(context.yard(), use).module == module:
         raise InputError(f"{use} loads {module} itself", hint="name another module with --use")
     return use

@@ -1,4 +1,4 @@
-"""``stackyard sign``: sign revisions that are built already."""
+"""``stackyard sign``: signs revisions that are built already."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _own(yard: Yard, entry: Entry) -> Entry:
 
 
 def _signed(context: Context, yard: Yard, entries: Sequence[Entry], named: str) -> list[dict[str, Any]]:
-    """Sign them, and publish those again whose modules refused to be loaded."""
+    """Sign the revisions, and publish those again whose modules refused to be loaded."""
     from stackyard.deploy.api import NAME_A_KEY, republish_signed, signing_key, writing
     from stackyard.upkeep.api import sign_again
     from stackyard.yard.api import origin

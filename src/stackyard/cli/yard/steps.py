@@ -1,4 +1,4 @@
-"""A verb that publishes one step: what would change, or what did. `default`, `withdraw` and `retire` share it."""
+"""Shared by `default`, `withdraw` and `retire`, which publish one step: preview it, or do it and show the result."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def publish_step(context: Context, make: MakeStep, nothing: str, *, dry_run: bool, as_json: bool) -> None:
-    """Publish what `make` makes of the current generation.
+    """Publish the step that `make` creates from the current generation.
 
     Args:
-        nothing: what is printed where it changes nothing.
+        nothing: the text to print if it changes nothing.
     """
     from stackyard.deploy.api import changes_something
     from stackyard.upkeep.api import despite_full

@@ -1,4 +1,4 @@
-"""``stackyard usage``: how often revisions are used, by whom and when."""
+"""``stackyard usage``: shows how often revisions are used, by whom and when."""
 
 from __future__ import annotations
 

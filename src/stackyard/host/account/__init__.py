@@ -1,1 +1,1 @@
-"""Which account does the work: root's commands on a yard of another account, done with that account's rights."""
+"""Work under other accounts: root's commands on another account's yard run with that account's rights."""

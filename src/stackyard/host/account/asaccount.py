@@ -1,7 +1,7 @@
-"""Children of root's that are another account: what they do, they do with its rights, and what they say is only data.
+"""Child processes of root that switch to another account and work with its rights; their answers are untrusted data.
 
-Each has seconds to answer, and a limited size; what is said of users' yards and processes can only keep a revision.
-Standard library only.
+Answers are limited in time and size; information on users' yards and processes can only keep a revision. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DEEPEST = 100
 
 
 def account_of(uid: int) -> tuple[int, list[int], str]:
-    """Group, groups and home of an account; of one that the system does not list, no group."""
+    """Group, groups and home of an account; no groups for an unlisted one."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -44,7 +44,7 @@ def account_of(uid: int) -> tuple[int, list[int], str]:
 
 
 def become(uid: int) -> str:
-    """Become an account, irrevocably; returns its home. A number that is root's changes nothing."""
+    """Switch to an account irrevocably; returns its home. The number of root changes nothing."""
     gid, groups, home = account_of(uid)
     if uid == 0:
         return home
@@ -57,7 +57,7 @@ def become(uid: int) -> str:
 
 
 def _as(uid: int, work: Callable[[], None]) -> NoReturn:
-    """Do something in this child as an account, and end."""
+    """Run a function in this child under an account, and exit."""
     try:
         for number in (*FORWARDED, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
@@ -71,15 +71,15 @@ def _as(uid: int, work: Callable[[], None]) -> NoReturn:
 
 
 def read_as(requests: Sequence[tuple[int, str]], is_wanted: Callable[[], bool] = lambda: True) -> list[Any]:
-    """What the yards of accounts hold, each read by a child of that account (`host.account.reading`): plain lists.
+    """The contents of accounts' yards, each read by a child of that account (`host.account.reading`): plain lists.
 
     A child has `ANSWER_S` seconds, and may answer `MOST_ANSWER` bytes; one that hangs in the kernel is left behind.
 
     Args:
-        is_wanted: whether the answer still is: asked before each 32 of them.
+        is_wanted: whether the answer is still wanted: called before each batch of 32.
 
     Raises:
-        BrokenPipeError: it is not.
+        BrokenPipeError: the answer is no longer wanted.
     """
     answers: list[Any] = []
     _load()
@@ -94,7 +94,7 @@ def read_as(requests: Sequence[tuple[int, str]], is_wanted: Callable[[], bool] =
 
 @cache
 def _load() -> None:
-    """Load what children need, while this process may read it: the account of a child may not read this program."""
+    """Load the children's modules in advance: the account of a child may not read this program."""
     from stackyard.host.account.reading import read_yard
 
     read_yard(Path("/"))
@@ -102,7 +102,7 @@ def _load() -> None:
 
 
 def one_child(uid: int, tell: Callable[[int], None]) -> Any:
-    """What one child says. Raises ValueError where it could not."""
+    """The answer of one child. Raises ValueError if it failed."""
     answer, problem = _answers([_Child(uid, tell)])[0]
     if problem:
         raise ValueError(problem)
@@ -115,7 +115,7 @@ def _answers(children: Sequence[_Child]) -> list[Any]:
 
 
 def _listen(children: dict[int, _Child]) -> None:
-    """Take what children say until each has ended, has said too much, or time is over."""
+    """Receive the children's answers until each has ended, exceeded its limit, or the time is over."""
     until = time.monotonic() + ANSWER_S
     while children:
         left = until - time.monotonic()
@@ -130,7 +130,7 @@ def _listen(children: dict[int, _Child]) -> None:
 
 
 class _Child:
-    """A child that looks at something as an account, what it has said, and why that is not all."""
+    """A child working under an account, its answer, and why the answer is incomplete."""
 
     def __init__(self, uid: int, tell: Callable[[int], None]) -> None:
         self.out, into = os.pipe()
@@ -142,7 +142,7 @@ class _Child:
         os.close(into)
 
     def hear(self) -> bool:
-        """Take what it says now; False where nothing more is wanted."""
+        """Receive pending data; False if no more is wanted."""
         more = os.read(self.out, 1 << 16)
         self.data += more
         if len(self.data) > MOST_ANSWER:
@@ -150,7 +150,7 @@ class _Child:
         return bool(more) and not self.problem
 
     def answer(self) -> Any:
-        """Its items, and why there are not more."""
+        """Its items, and why the answer is incomplete."""
         os.close(self.out)
         os.kill(self._pid, signal.SIGKILL)  # also what its account has stopped
         os.waitpid(self._pid, os.WNOHANG if self.problem else 0)
@@ -173,7 +173,7 @@ def _told(uid: int, root: str, into: int) -> None:
 
 
 def tell_processes(roots: Sequence[bytes], into: int) -> None:
-    """Say which processes name something of a yard; for `one_child`."""
+    """Report the processes that name something of a yard; for `one_child`."""
     from stackyard.host.run.processes import naming, of_yard
 
     _limit()
@@ -189,7 +189,7 @@ def _limit() -> None:
 
 
 def _used() -> int:
-    """Bytes of the address space of this process."""
+    """The size of this process's address space in bytes."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
 
 
@@ -199,9 +199,9 @@ def _tell(into: int, value: object) -> None:
 
 
 def empty_in(entry: int) -> None:
-    """Empty the directory ``doomed`` of an entry of the trash in a child that is its owner.
+    """Empty the directory ``doomed`` of a trash entry in a child under its owner.
 
-    What is left makes the removal of the directory fail. A child that its account has stopped is not waited for.
+    Remaining files make the removal of the directory fail. A child stopped by its account is not waited for.
     """
     with at.opened(entry, "doomed") as doomed:
         uid, pid = os.fstat(doomed).st_uid, os.fork()
@@ -223,15 +223,16 @@ def _emptied(directory: int) -> None:
 
 
 def give(top: int, uid: int) -> list[str]:
-    """Give an account what root left in its yard, by descriptors; the paths of what was given.
+    """Give an account the files that root left in its yard, by descriptors; returns their paths.
 
-    A file that has a name elsewhere stays root's, and so does what runs with root's rights, is behind a mount, is
-    nested too deeply, or lets only root in: the account can have moved that from another directory.
-    Making names meanwhile could mislead the count of names, so a file with several is given only where the kernel lets
-    no account make a name for root's files (fs.protected_hardlinks).
+    Files stay root's if they have hard links elsewhere, run with root's rights, are behind a mount, are nested too
+    deeply, or are accessible to root only: the account may have moved them from another directory. A concurrent link
+    could falsify the link count, so files with several links are given only if the kernel forbids accounts to link
+    root's files (fs.protected_hardlinks).
 
     Raises:
-        Refused: the directory is not the account's, who may have exchanged its yard with a link to another one.
+        Refused: the directory does not belong to the account, which may have replaced its yard by a link to another
+            one.
     """
     if os.fstat(top).st_uid != uid:
         raise at.UnexpectedFileError(errno.EPERM, "it is another directory than it was")
@@ -247,7 +248,7 @@ def give(top: int, uid: int) -> list[str]:
 
 
 def _is_roots_alone(status: os.stat_result) -> bool:
-    """Whether a file or directory of root's runs with its rights, or lets neither a group nor others in."""
+    """Whether a file or directory of root runs with its rights, or is closed to groups and others."""
     if stat.S_ISLNK(status.st_mode):
         return False
     runs = stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID)
@@ -255,7 +256,7 @@ def _is_roots_alone(status: os.stat_result) -> bool:
 
 
 def _left(directory: int, path: str) -> Iterator[tuple[str, os.stat_result, int]]:
-    """The files, directories and links of root's below an open directory, each open while it is looked at."""
+    """Root's files, directories and links below an open directory, each open during the iteration."""
     for name in at.names(directory) if path.count("/") < _DEEPEST else ():
         try:
             fd = os.open(name, at.PEEK, dir_fd=directory)

@@ -1,11 +1,10 @@
-"""What a yard says of others: the bases, interpreters and solutions of its revisions, and what its account runs.
+"""Reads a user's yard: the bases, interpreters and solutions of its revisions, and the uses of its account.
 
-Any account may have written it. So it is read by descriptors, below the root behind no link, and only so much of it:
-records that are regular files, so many, so large, for so long. What it says can only keep something; what could not be
-read is `Reading.problem`, and counts as in use. A process reads a yard that it may enter; a closed one is read by a
-child that is its account (`stackyard.host.account.supervised`). Such a child starts before anything else is imported:
-standard library and `stackyard.host.files.at` only. The names are those of `stackyard.yard.layout`, which a test
-compares.
+The contents are untrusted. So they are read by descriptors, without following links below the root, and with limits:
+only regular files, of limited number, size and time. The result can only keep revisions; unreadable parts are in
+`Reading.problem`, and count as in use. A process reads accessible yards; a closed one is read by a child under its
+account (`stackyard.host.account.supervised`). Such a child starts before anything else is imported: standard library
+and `stackyard.host.files.at` only. The names are those of `stackyard.yard.layout`, which a test compares.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ _NO_RECORD = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINV
 
 
 class Reading(NamedTuple):
-    """What was read of a yard.
+    """The contents of a yard.
 
     Attributes:
         items: ``("base", yard, id, module)``, ``("interpreter", path)``, ``("solution", spec hash)`` and ``("use", text
-            of the note, its age in seconds, uid of its owner)``; none of what is not a yard.
-        problem: why not all of it could be read; empty: all was.
+            of the note, its age in seconds, uid of its owner)``; empty for a directory that is not a yard.
+        problem: why it could not be read completely; empty: it was.
     """
 
     items: list[tuple[str, ...]]
@@ -49,17 +48,17 @@ class Reading(NamedTuple):
 
 
 class _ReadLimit(Exception):
-    """There is more than is read."""
+    """A limit was reached."""
 
 
 def read_yard(root: Path, *, records: bool = True, solutions: bool = True, within_s: float = MOST_S) -> Reading:
-    """Read what a yard says. Links are followed to its root, and none is below it.
+    """Read a yard. Links are followed to its root, but not below it.
 
     Args:
-        root: where it may be; nothing is said of what does not exist, or is not a yard.
-        records: also those of its revisions, not only what its account runs.
-        solutions: also what these were locked from.
-        within_s: seconds, after which what was not read yet is left out and reported.
+        root: its possible path; the result is empty if it does not exist or is not a yard.
+        records: read the records of its revisions too, not only the uses of its account.
+        solutions: read their spec hashes too.
+        within_s: the time limit in seconds; the rest is reported as unread.
     """
     reader = _Reader(root, solutions, time.monotonic() + within_s, within_s)
     try:
@@ -75,7 +74,7 @@ def read_yard(root: Path, *, records: bool = True, solutions: bool = True, withi
 
 
 class _Reader:
-    """One reading: what was found, the first thing that went wrong, and how much was looked at."""
+    """One reading: the items, the first problem, and the number of visited entries."""
 
     def __init__(self, root: Path, solutions: bool, until: float, within_s: float) -> None:
         self.items: dict[tuple[str, ...], None] = {}
@@ -91,7 +90,7 @@ class _Reader:
         self.problem = self.problem or (f"{place}: {text}" if place else text)
 
     def records(self, top: int) -> None:
-        """All records of a yard; the trash last: what is removed meanwhile is in it then."""
+        """Read all records of a yard; the trash last, so that records moved meanwhile are found there."""
         for stack, place in self._directories(top, STACKS):
             for revision, inner in self._each(stack, place):
                 self._revision(revision, inner)
@@ -106,7 +105,7 @@ class _Reader:
                 yield from self._each(fd, name)
 
     def _each(self, fd: int, place: str) -> Iterator[tuple[int, str]]:
-        """The directories in a directory, each open while it is looked at."""
+        """The subdirectories of a directory, each open during the iteration."""
         for name in self._names(fd, place):
             self._seen += 1
             if self._seen > MOST_RECORDS:
@@ -129,7 +128,7 @@ class _Reader:
 
     @contextmanager
     def _opened(self, top: int, name: str, place: str) -> Iterator[int | None]:
-        """A directory; None for what is none, which is reported only where it leads out of the yard."""
+        """An open directory; None for anything else, which is reported only if it leads out of the yard."""
         fd = None
         try:
             fd = at.open_directory(top, name)
@@ -145,7 +144,7 @@ class _Reader:
                 os.close(fd)
 
     def _leads_out(self, top: int, name: str, place: str) -> bool:
-        """Whether a link names a place that is not read anyway. It is not followed."""
+        """Whether a link leads to a place that is not read anyway. It is not followed."""
         try:
             target = (self._root / place).parent / os.readlink(name, dir_fd=top)
         except OSError:
@@ -166,7 +165,7 @@ class _Reader:
             self._lock(fd, place)
 
     def _record(self, fd: int, place: str) -> dict[str, Any] | None:
-        """What a revision has as its record, or as the copy of it."""
+        """The record of a revision, or its copy."""
         for name in RECORDS:
             try:
                 value = json.loads(at.read_bounded(fd, name, MOST_BYTES)[0], parse_int=str, parse_float=str)
@@ -202,7 +201,7 @@ class _Reader:
             self._add("solution", digest.decode("utf-8", "replace"))
 
     def uses(self, top: int) -> None:
-        """The notes on what runs."""
+        """Read the use notes."""
         with self._opened(top, USES, USES) as fd:
             if fd is None:
                 return
@@ -224,7 +223,7 @@ class _Reader:
             return
 
     def _add(self, kind: str, *texts: object, most: int = _MOST_TEXT) -> None:
-        """Keep an item, unless one of its texts is none, or longer than any that this program writes."""
+        """Add an item, unless one of its texts is invalid or too long."""
         item = (kind, *(text for text in texts if isinstance(text, str) and "\0" not in text and len(text) <= most))
         if len(item) <= len(texts) or item in self.items:
             return

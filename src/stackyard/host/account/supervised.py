@@ -1,4 +1,4 @@
-"""The worker's side of `host.account.supervisor`: what only root can do, for a process that is not root any more.
+"""The worker's side of `host.account.supervisor`: root's help for a process that has given up root's rights.
 
 Root on a yard of its own needs no supervisor: it forks the children that read users' yards itself.
 """
@@ -28,7 +28,7 @@ _asking: list[socket.socket] = []
 
 
 def connect() -> None:
-    """Take over the connection to the supervisor, so that no program that is started from here has it."""
+    """Take over the connection to the supervisor, so that programs started from here do not inherit it."""
     import socket
 
     number = os.environ.pop(supervisor.VARIABLE, "")
@@ -45,7 +45,7 @@ def connect() -> None:
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
-    """The process and the account at the other end, as the kernel knows them; a daemon of root's is not the parent."""
+    """The process and the account at the other end, from the kernel; for a daemon of root it is not the parent."""
     import socket
 
     try:
@@ -57,9 +57,9 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def require_rights(yard: Path) -> None:
-    """Raise InputError where root is about to work on a yard of another account.
+    """Raise InputError if root is about to work on another account's yard.
 
-    The command line never comes here so: it goes on as that account.
+    The command line never reaches this: it switches to that account before.
     """
     if yard in supervisor.OWN:
         return
@@ -70,12 +70,12 @@ def require_rights(yard: Path) -> None:
 
 
 def is_active() -> bool:
-    """Whether closed yards of users can be read: root is behind this process, or it is root."""
+    """Whether closed yards of users can be read: this process is root, or has a supervisor."""
     return bool(_asking) or os.geteuid() == 0
 
 
 def caller() -> str:
-    """Who started this command as another account: ``root``, ``anna`` by sudo, ``anna, as root``; else empty."""
+    """The account that started this command as another one: ``root``, ``anna`` by sudo, ``anna, as root``; or empty."""
     by_sudo = _by_sudo()
     if not _asking:
         return by_sudo
@@ -90,7 +90,7 @@ def _by_sudo() -> str:
 
 
 def read(requests: Sequence[tuple[int, Path]]) -> list[Reading]:
-    """What the yards of accounts hold, each read as its account. What cannot be read has a `problem`."""
+    """The contents of accounts' yards, each read under its account. Failures are in `problem`."""
     from stackyard.host.account.reading import Reading  # late, as below: most commands ask nothing
 
     pairs = [(uid, str(root)) for uid, root in requests]
@@ -104,10 +104,10 @@ def read(requests: Sequence[tuple[int, Path]]) -> list[Reading]:
 
 
 def processes(roots: Iterable[Path]) -> tuple[list[ProcessMatch], int]:
-    """The processes of this host that name something of a yard, and how many could not be looked into.
+    """The processes of this host that name something of a yard, and the number of inaccessible ones.
 
     Args:
-        roots: the paths by which the yard is named.
+        roots: the paths of the yard.
     """
     from stackyard.host.run.processes import ProcessMatch, naming, of_yard
 
@@ -124,10 +124,10 @@ def processes(roots: Iterable[Path]) -> tuple[list[ProcessMatch], int]:
 
 
 def empty(name: str) -> None:
-    """Have a thing in the trash that belongs to another account emptied and removed by that account.
+    """Have a trash item of another account emptied under that account, and removed.
 
     Raises:
-        StackyardError: it could not be, or no supervisor answers.
+        StackyardError: that failed, or no supervisor answers.
     """
     try:
         why = _asked("empty", name) if _asking else "permission denied"

@@ -1,14 +1,14 @@
-"""Root's commands on a yard of another account: this process forks, and what works on the yard is that account.
+"""Root's commands on another account's yard: this process forks, and the child works under that account.
 
-No tree is touched with more rights than its owner has. Before anything else of this program is imported, a
-process of root's looks at whose the yard is. If it is another account's, a child becomes that account for good and
-starts the command line anew; this process only waits for it, and forks again for these requests:
+No tree is changed with more rights than its owner has. Before anything else of this program is imported, root's process
+determines the owner of the yard. If that is another account, a child switches to it permanently and restarts the
+command line; this process only waits for it, and forks again for these requests:
 
-    read       a child that *is* the account of a user reads that user's yard (`host.account.reading`)
+    read a child under a user's account reads that user's yard (`host.account.reading`)
     processes  a child looks for processes of this host that name a revision of the yard (`host.run.processes`)
-    empty      a child that *is* the owner of a thing in the trash empties it; then the one empty directory is removed
+    empty a child under the owner of a trash item empties it; then the one empty directory is removed
 
-What the first two say can only keep a revision.
+The answers of the first two can only keep a revision.
 
 In a yard of root's own, `host.files.at` alone protects. `host.account.supervised` is the worker's side. Little but the
 standard library is imported.
@@ -66,11 +66,11 @@ _DROPPED = ("TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "KEY", "USER", "CON
 
 
 def supervise(yard: Path, *, giving: bool = False) -> None:
-    """Return in the process that is to work on a yard: the same one if it is root's, else never.
+    """Return in the process that works on a yard: the same one if it is root's, else never.
 
     Args:
-        yard: its directory, which may not exist yet: then it belongs to whom the directory above it does.
-        giving: first give the owner what an older version left there as root.
+        yard: its directory; if it does not exist yet, the owner of the one above counts.
+        giving: first give the owner files that an older version left there as root.
     """
     try:
         account = owner(yard)
@@ -88,7 +88,7 @@ def supervise(yard: Path, *, giving: bool = False) -> None:
 
 
 def _require_alone(yard: Path) -> None:
-    """End where another account can put another directory in the place of a yard of root's, or another link to it."""
+    """Exit if another account can replace the directory of root's yard, or a link to it."""
     for place, link in _on_the_way(yard):
         status = _status(place)
         account = status.st_uid if link is None or status.st_uid not in (0, _unmapped()) else link
@@ -103,7 +103,7 @@ def _require_alone(yard: Path) -> None:
 
 
 def _open_to(status: os.stat_result) -> str:
-    """Who besides its owner may write to a directory, in words; a group of root's or without members does not count."""
+    """Other accounts that may write to a directory, as a phrase; root's group and empty groups do not count."""
     if status.st_mode & stat.S_IWOTH:
         return "every account"
     if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, _unmapped()):
@@ -117,7 +117,7 @@ def _open_to(status: os.stat_result) -> str:
 
 
 def _on_the_way(yard: Path) -> Iterator[tuple[Path, int | None]]:
-    """The directories in which the components of a path are looked up, and whose the link is that one of them is."""
+    """The directories through which a path is looked up, and the owner of the component if it is a link."""
     at_place, rest, links = Path("/"), list(reversed(yard.absolute().parts[1:])), 0
     while rest:
         name = rest.pop()
@@ -153,10 +153,10 @@ def _give(yard: Path, uid: int) -> None:
 
 
 def owner(yard: Path) -> int:
-    """Whose a yard is: of the first of its directory and those above that can be looked at.
+    """The owner of a yard: of the first of its directory and its parents that can be read.
 
-    Root cannot look into a home on a file system with root_squash; the home's owner is known all the same.
-    Accounts that a user namespace does not map are taken for one's own: root of such a namespace has no rights there.
+    Root cannot look into a home on a file system with root_squash; the home's owner is known all the same. Accounts
+    that a user namespace does not map count as its own: root of such a namespace has no rights there.
 
     Raises:
         TimeoutError: its file system does not answer.
@@ -166,7 +166,7 @@ def owner(yard: Path) -> int:
 
 
 def _looked(yard: Path) -> int:
-    """What a child finds as the owner: the kernel may not let a process end that waits for a file system."""
+    """The owner as determined by a child: a process that waits for a file system cannot always be ended."""
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -194,7 +194,7 @@ def _owner(yard: Path) -> int:
 
 
 def _unmapped() -> int:
-    """The number by which accounts are shown that this user namespace does not map; -1 where it maps all."""
+    """The id shown for accounts that this user namespace does not map; -1 if it maps all."""
     try:
         if Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]:
             return -1
@@ -207,7 +207,7 @@ def _unmapped() -> int:
 
 
 def _started(yard: Path, uid: int) -> int:
-    """Start the worker, and answer it until it ends; its exit status."""
+    """Start the worker, and answer it until it ends; returns its exit status."""
     import socket  # late, as in `supervised`: root's other commands start without it
 
     ours, theirs = socket.socketpair()
@@ -235,16 +235,16 @@ def _send(pid: int, number: int) -> None:
 
 
 def _stop(pid: int) -> None:
-    """What Ctrl-Z does: the worker stops, then this process, until it is to go on."""
+    """Handle Ctrl-Z: the worker stops, then this process, until continued."""
     _send(-pid, signal.SIGSTOP)
     os.kill(os.getpid(), signal.SIGSTOP)
     _send(-pid, signal.SIGCONT)
 
 
 def _work(yard: Path, uid: int, asking: socket.socket) -> NoReturn:
-    """Become the owner of a yard and start the command line anew: nothing of root's is left in memory or open.
+    """Switch to the owner of a yard and restart the command line: nothing of root stays in memory or open.
 
-    In a session of its own, since what shares a terminal's can type into it (ioctl TIOCSTI).
+    It gets a new session, since processes in a terminal's session can type into it (ioctl TIOCSTI).
     """
     try:
         os.setsid()
@@ -266,7 +266,7 @@ def _work(yard: Path, uid: int, asking: socket.socket) -> NoReturn:
 
 
 def _status(place: Path) -> os.stat_result:
-    """The status of a directory; zeros where it cannot be looked at."""
+    """The status of a directory; zeros if it cannot be read."""
     try:
         return place.stat()
     except OSError:
@@ -274,7 +274,7 @@ def _status(place: Path) -> os.stat_result:
 
 
 def _start_anew(environ: dict[str, str]) -> None:
-    """Be the same command line from its beginning; of a program that has called this one, only our part."""
+    """Restart the same command line; if another program has called this one, only our part."""
     words, called = sys.argv[1:], os.path.basename(sys.argv[0])  # noqa: PTH119
     is_ours = called in _OURS and sys.orig_argv[-len(words) :] == words
     module = [*(["-I"] if sys.flags.isolated else []), "-m", "stackyard.cli.entry"]
@@ -283,7 +283,7 @@ def _start_anew(environ: dict[str, str]) -> None:
 
 
 def _program() -> list[str]:
-    """What the worker reads first: the interpreter, its library, this package, and the program that was started."""
+    """The files that the worker reads first: interpreter, library, this package, and the started program."""
     script = sys.argv[0] if os.path.isfile(sys.argv[0]) else __file__  # noqa: PTH113
     return [os.path.realpath(sys.executable), os.__file__, __file__, script]
 
@@ -303,7 +303,7 @@ def _say(text: str) -> None:
 
 
 def _environment(uid: int, home: str, fd: int) -> dict[str, str]:
-    """What the worker gets of root's environment: how to show and find things, and no secret."""
+    """The worker's part of root's environment: display and search settings, and no secrets."""
     variables = {name: value for name, value in os.environ.items() if _is_kept(name, value)}
     mine = {"HOME": home, "USER": account_name(uid), "LOGNAME": account_name(uid)} if home else {}
     return {**variables, **mine, VARIABLE: str(fd)}
@@ -320,7 +320,7 @@ def _is_kept(name: str, value: str) -> bool:
 
 
 def _roots(value: Sequence[str]) -> list[bytes]:
-    """The paths of a yard that a worker asks about; one that is not a path would match what is in all variables."""
+    """The paths of a yard that a worker asks about; anything but a path would match unrelated processes."""
     roots = [bytes.fromhex(path) for path in value]
     if not all(root.startswith(b"/") and len(root) > 1 for root in roots):
         raise ValueError("not absolute")
@@ -338,7 +338,7 @@ class _Server:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def serve(self) -> int:
-        """The status of the worker, once it has ended."""
+        """Serve until the worker has ended; returns its status."""
         listening, text = True, b""
         while True:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
@@ -363,7 +363,7 @@ class _Server:
             return b""
 
     def _answer(self, line: bytes) -> bool:
-        """Answer one request; False where the worker does not listen any more, or asks for what is not there."""
+        """Answer one request; False if the worker no longer listens, or the request is unknown."""
         try:
             verb, value = json.loads(line)
             answer = self._done(verb, value)
@@ -387,7 +387,7 @@ class _Server:
         raise ValueError(verb)
 
     def _empty(self, name: str) -> str:
-        """Empty one thing in the trash of the yard as its owner; why that failed, or nothing."""
+        """Empty a trash item of the yard under its owner; returns why that failed, or an empty string."""
         try:
             at.component(name)
             with at.directory(self.yard, self.yard) as top:

@@ -1,1 +1,1 @@
-"""Files and directories: by descriptors where others can write, hashes, scratch directories, full file systems."""
+"""Files and directories: safe access by descriptors, hashes, scratch directories, full file systems."""

@@ -1,4 +1,4 @@
-"""Whom the POSIX ACL of a file lets write to it besides its owner: asked of the kernel, without a program.
+"""Reads from a file's POSIX ACL which accounts other than its owner may write to it; no program is started.
 
 acl(5); the bytes are those of ``linux/posix_acl_xattr.h``: a version, then tag, permissions and number of each entry.
 """
@@ -21,7 +21,7 @@ _WRITE = 0o2
 
 @dataclass(frozen=True)
 class Writers:
-    """Who may write by an ACL: accounts and groups that it names, by number, and whether the file's own group may."""
+    """The accounts with write permission in an ACL: named users and groups, by id, and the file's own group."""
 
     users: tuple[int, ...]
     groups: tuple[int, ...]
@@ -29,7 +29,7 @@ class Writers:
 
 
 def writers(place: Path) -> Writers | None:
-    """Who may write to a file or directory by its ACL; None: it has none, and its mode says all."""
+    """The accounts with write permission in an ACL; None: there is only the mode."""
     try:
         text = os.getxattr(place, ATTRIBUTE)
     except OSError:

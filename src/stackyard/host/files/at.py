@@ -1,8 +1,8 @@
-"""Working in trees that other accounts can write to: by descriptors, without following links, checked after opening.
+"""Safe work in trees that other accounts can write to: by descriptors, without following links, checked after opening.
 
-An account that may write to a directory can exchange what a name in it means between two calls. So each function takes
-an open directory and one name in it (`parent` turns a path below a trusted directory into these), looks at what it has
-opened, and refuses what it must not touch. A name that was read from a file passes `parts` before it is joined.
+An account that may write to a directory can exchange its entries between two calls. So each function takes an open
+directory and one name in it (`parent` turns a path below a trusted directory into these), checks what it has opened,
+and refuses anything unexpected. A name that was read from a file passes `parts` before it is joined.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Place = tuple[int, str]
 
 
 class UnexpectedFileError(OSError):
-    """What has a name is not what it has to be, e.g. a pipe, or a file of another account."""
+    """A file is not what it has to be, e.g. a pipe, or a file of another account."""
 
 
 def parts(path: str) -> list[str]:
@@ -63,7 +63,7 @@ def component(name: str) -> str:
 
 
 def open_directory(top: int, name: str, flags: int = DIR) -> int:
-    """A directory by its name, unless it is a link or a file system is mounted on it; the caller closes it.
+    """Open a directory by name, unless it is a link or a mount point; the caller closes it.
 
     Args:
         flags: `DIR`, `PASS`, or for a file `READ`.
@@ -81,16 +81,16 @@ def open_directory(top: int, name: str, flags: int = DIR) -> int:
 
 
 def mount_of(fd: int) -> str:
-    """The mount that something open is on: another one for what is mounted, also of the same device.
+    """The mount of an open file: it differs for a mounted one, even on the same device.
 
-    An account can mount what it cannot read, in a name space of its own, which `/proc/PID/root` leads into.
+    An account can mount files that it cannot read, in its own namespace, reachable through `/proc/PID/root`.
     """
     text = Path(f"/proc/self/fdinfo/{fd}").read_text(encoding="ascii")
     return next(line for line in text.splitlines() if line.startswith("mnt_id:"))
 
 
 def _open_same_mount(top: int, name: str, flags: int) -> int | None:
-    """openat2(2); None where the kernel has no such call."""
+    """Open by openat2(2); None if the kernel lacks this call."""
     import ctypes  # late: a tenth of the start of a command
 
     libc, how = _c(), (ctypes.c_uint64 * 3)(flags, 0, _NO_XDEV)
@@ -114,7 +114,7 @@ def _c() -> Any:
 
 @contextmanager
 def closing(fd: int) -> Iterator[int]:
-    """A descriptor, which is closed at the end."""
+    """A descriptor, closed at the end of the ``with`` block."""
     try:
         yield fd
     finally:
@@ -128,10 +128,10 @@ def opened(top: int, name: str) -> AbstractContextManager[int]:
 
 @contextmanager
 def directory(top: Path, path: Path, *, make: bool = False) -> Iterator[int]:
-    """A directory at or below a trusted one, open as `PASS`: links are followed on the way to `top`, and not below it.
+    """An open directory at or below a trusted one (`PASS`): links are followed only on the way to `top`.
 
     Args:
-        make: create what is missing, as far as `top` by path.
+        make: create missing directories; those above `top` by path.
 
     Raises:
         OSError: it cannot be opened; the error has the path of the directory at which that failed.
@@ -210,12 +210,12 @@ def open_new(top: int, name: str, mode: int = 0o600) -> BinaryIO:
 
 
 def read_bounded(top: int, name: str, most: int, owner: int | None = None) -> tuple[bytes, os.stat_result]:
-    """What a file holds that any account may have written, and its status.
+    """The content and status of a file that any account may have written.
 
-    A file that is mounted there is not read: it may be one that this account may read, and its writer not.
+    A mounted file is not read: it may be one that this account can read, but its writer cannot.
 
     Args:
-        most: bytes; a larger file is refused.
+        most: the largest size in bytes.
         owner: the account that must own it; None: any.
 
     Raises:
@@ -242,7 +242,7 @@ def _require_size(size: int, most: int, name: str) -> None:
 
 
 def read_regular(path: Path) -> bytes:
-    """What a file holds; links are followed. Nothing is waited for, as Path.read_bytes would at a pipe.
+    """The content of a file; links are followed. Never blocks, as Path.read_bytes would on a pipe.
 
     Raises:
         OSError: it is not a regular file, has more than `MOST` bytes, or cannot be read.
@@ -253,7 +253,7 @@ def read_regular(path: Path) -> bytes:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file to read from; links are followed. Raises as `read_regular`."""
+    """Open a file for reading; links are followed. Raises as `read_regular` does."""
     stream = open(path, "rb", opener=lambda name, _: os.open(name, READ & ~os.O_NOFOLLOW))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
@@ -262,7 +262,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def ends(path: Path, count: int) -> tuple[bytes, bytes]:
-    """The first and the last bytes of a file; links are followed. Raises as `read_regular`."""
+    """The first and the last bytes of a file; links are followed. Raises as `read_regular` does."""
     with closing(os.open(path, READ & ~os.O_NOFOLLOW)) as fd:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -271,7 +271,7 @@ def ends(path: Path, count: int) -> tuple[bytes, bytes]:
 
 
 def is_named_by_others(around: os.stat_result, status: os.stat_result) -> bool:
-    """Whether a file has other names, and another account can have made this one: then it may be anyone's."""
+    """Whether a file has other hard links, and another account can have created this one."""
     others = around.st_mode & 0o022 or around.st_uid not in (0, os.geteuid())
     return bool(others and stat.S_ISREG(status.st_mode) and status.st_nlink != 1)
 
@@ -286,16 +286,16 @@ def set_mode(
     owners: Collection[int] = (),
     kinds: Collection[int] = (stat.S_IFREG, stat.S_IFDIR),
 ) -> None:
-    """Change the permission bits of what has a name, by what it is once it is open.
+    """Change the permission bits of a file, after checking it once it is open.
 
     Args:
-        change: the mode from the status; one that is equal already is not set.
-        owners: the accounts of which one must own it; empty: the one that this process acts as.
-        kinds: what it may be (`stat.S_IFMT`).
+        change: computes the mode from the status; an equal one is not set.
+        owners: the permitted owners; empty: this process's account.
+        kinds: the permitted kinds (`stat.S_IFMT`).
 
     Raises:
-        UnexpectedFileError: it is something else, or another account's; or a file with other names in a directory of
-            others would get more bits.
+        UnexpectedFileError: it is of another kind or owner; or a file with other hard links, in a directory of others,
+            would get more bits.
         OSError: it cannot be opened or changed.
     """
     with closing(os.open(name, PEEK, dir_fd=top)) as fd:
@@ -310,7 +310,7 @@ def set_mode(
 
 
 def change_open(fd: int, mode: int, group: int | None = None) -> None:
-    """Set the group and then the mode of what is open, also as `PEEK` or `PASS`, for which fchmod(2) does not work.
+    """Set the group and then the mode of an open file, also if open as `PEEK` or `PASS`, unlike fchmod(2).
 
     Raises:
         OSError: it is another account's, or /proc is not mounted.
@@ -328,10 +328,10 @@ def set_times(fd: int, time_ns: int) -> None:
 
 @contextmanager
 def writable(directory: int) -> Iterator[None]:
-    """Write in an open directory of this account that may be sealed; it is again afterwards. Root needs no such right.
+    """Within a ``with`` block, make an open directory of this account writable. Root needs no permission.
 
     Raises:
-        OSError: as `change_open`.
+        OSError: as for `change_open`.
     """
     status = os.fstat(directory)
     mode = stat.S_IMODE(status.st_mode)
@@ -346,13 +346,12 @@ def writable(directory: int) -> Iterator[None]:
 
 
 def remove_tree(top: int, name: str, owners: Collection[int] = ()) -> None:
-    """Remove a file, a link or a tree; it may be missing. No link is followed, and no tree is too deep.
+    """Remove a file, a link or a tree; it may be missing. Links are not followed, and depth is unlimited.
 
-    What cannot be removed stays, with the directories above it; the rest is removed.
+    Files that cannot be removed stay, with their directories; the rest is removed.
 
     Args:
-        owners: whose directories may be opened to their owner (sealed ones have no right to write); empty: those of
-            the account that this process acts as.
+        owners: accounts whose sealed directories may be made writable; empty: this process's account.
 
     Raises:
         OSError: the first thing that could not be removed, e.g. of another account, or with a mount on it; its path
@@ -367,7 +366,7 @@ def remove_tree(top: int, name: str, owners: Collection[int] = ()) -> None:
 
 
 class _Removal:
-    """One removal: the directory to which what is too deep is moved, and what went wrong first."""
+    """One removal: the directory to which too deep trees are moved, and the first error."""
 
     def __init__(self, home: int, owners: Collection[int]) -> None:
         self.home, self.owners = home, owners
@@ -406,7 +405,7 @@ class _Removal:
             os.rmdir(name, dir_fd=top)
 
     def _opened(self, top: int, name: str) -> int:
-        """A directory, with its owner's right to change it."""
+        """Open a directory, and make it writable for its owner."""
         try:
             fd = open_directory(top, name)
         except PermissionError:

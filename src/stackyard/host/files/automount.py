@@ -1,9 +1,8 @@
-"""Whether what is mounted on a directory answers: an access to what does not hangs until the process is killed.
+"""Whether a file system mounted on a directory responds: an access to one that does not hangs until a kill.
 
-What root's automounter should mount may be out of reach in a mount namespace: the kernel asks the automounter, which
-mounts in its own namespace, and what it mounts is seen in another one only if mounts are passed on to that
-(mount_namespaces(7): shared or slave, not private, which `unshare -m` makes). And the server of a file system in user
-space may be stopped, or wait for a shared file system itself.
+A mount by root's automounter may not reach a mount namespace: the automounter mounts in its own namespace, and other
+namespaces see that only with mount propagation (mount_namespaces(7): shared or slave, not private as made by `unshare
+-m`). And a FUSE server may be stopped, or wait for a shared file system itself.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SERVER = (
 
 
 def answers(directory: Path) -> bool:
-    """Whether what is mounted here lets a directory be looked at within `ANSWER_S`; asked in a child."""
+    """Whether the mounted file system answers a stat within `ANSWER_S`; tested in a child process."""
     try:
         run(["stat", "--file-system", "--format=%i", f"{directory}/."], check=False, timeout_s=ANSWER_S)
     except CommandError:
@@ -38,7 +37,7 @@ def answers(directory: Path) -> bool:
 
 
 def require_answer(directory: Path) -> None:
-    """Wait for the automounter or the server in user space that is in charge of a directory, where one is.
+    """Wait for the automounter or the FUSE server of a directory, if there is one.
 
     Raises:
         MissingError: it does not answer here.

@@ -1,4 +1,4 @@
-"""Copying trees that other accounts can write to, or linking their files, by descriptors (`host.files.at`)."""
+"""Copies trees that other accounts can write to, or links their files, by descriptors (`host.files.at`)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NOT_LINKABLE = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOT
 
 
 def copy_tree(source: at.Place, target: at.Place, owners: Collection[int] = (), *, link: bool = False) -> None:
-    """Copy a file, a link or a tree under a name that is free. Never setuid or setgid, and no extended attributes.
+    """Copy a file, a link or a tree to an unused name, without setuid, setgid and extended attributes.
 
     Args:
         owners: the accounts to which all of it must belong; empty: any.
         link: make hard links of files where that is possible.
 
     Raises:
-        Refused: something in it is another account's, neither a file nor a directory nor a link, nested too deeply, or
-            a private file with other names in a directory of others.
+        Refused: it contains a file of another account, a special file, too deep nesting, or a private file with other
+            hard links in a directory of others.
         OSError: it cannot be read or written; EXDEV: a file system is mounted in it.
     """
     _copy(*source, target, owners, link, 0)
@@ -54,7 +54,7 @@ def _copy(top: int, name: str, target: at.Place, owners: Collection[int], link: 
 
 
 def _is_readable(around: os.stat_result, status: os.stat_result) -> bool:
-    """Whether all accounts may read a file, or the group of its directory: then a copy tells nothing new."""
+    """Whether all accounts, or the directory's group, may read a file, so that a copy reveals nothing."""
     return bool(status.st_mode & 0o004 or (status.st_mode & 0o040 and status.st_gid == around.st_gid))
 
 
@@ -66,7 +66,7 @@ def _copy_directory(fd: int, target: at.Place, owners: Collection[int], link: bo
 
 
 def _linked(fd: int, status: os.stat_result, target: at.Place) -> bool:
-    """Whether an open file got another name. Those of other accounts, which could write to it, never do."""
+    """Hard-link an open file; whether that worked. Other accounts' files are never linked: they could change them."""
     if status.st_uid != os.geteuid():
         return False
     try:
@@ -88,7 +88,7 @@ def _copy_file(fd: int, status: os.stat_result, target: at.Place) -> None:
 
 
 def cloned(source: int, target: int) -> bool:
-    """Whether an open file got the blocks of another one (btrfs, XFS, bcachefs ...)."""
+    """Clone the blocks of an open file (btrfs, XFS, bcachefs ...); whether that worked."""
     import fcntl
 
     try:

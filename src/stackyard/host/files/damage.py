@@ -1,4 +1,4 @@
-"""Damage of a compressed stream, which each of Python's modules reports in a way of its own, as one error."""
+"""Reports damage of a compressed stream as one error, although Python's modules have different ones."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class _DamageStream:
 
 
 def checked(stream: object, *damage: type[Exception]) -> IO[bytes]:
-    """A stream of which only `read` is used: where it would raise one of `damage` it raises EOFError."""
+    """A stream whose `read` raises EOFError in place of the exceptions in `damage`."""
     return cast(IO[bytes], _DamageStream(cast(IO[bytes], stream), damage))

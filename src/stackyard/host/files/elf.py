@@ -1,4 +1,4 @@
-"""Reads from an ELF file what the dynamic loader reads: what it needs, and where it looks. Only headers are touched."""
+"""Reads from an ELF file the headers that the dynamic loader reads: its dependencies and search paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ElfFile:
-    """The dynamic section of one file.
+    """The dynamic section of a file.
 
     Attributes:
         machine: architecture and word size, e.g. ``EM_X86_64/64``; only equal ones can be loaded together.
@@ -33,7 +33,7 @@ class ElfFile:
 
 
 def mapped(path: Path, read: Callable[[mmap.mmap], T], otherwise: T) -> T:
-    """What `read` makes of an ELF file, of which only the pages that it looks at are read.
+    """The result of `read` for an ELF file, which is mapped so that only the accessed pages are read.
 
     Returns:
         `otherwise` for a file that cannot be read, is not ELF, or is damaged.

@@ -1,6 +1,7 @@
-"""Lock files (flock(2)) of other programs in a cache: kept from those who may only read, and waited for in words.
+"""Lock files (flock(2)) of other programs in a cache: protected from read-only accounts, with messages while waiting.
 
-An account that can open a file, even to read it, can lock it, and the program that needs the lock then waits silently.
+An account that can open a file, even only for reading, can lock it; the program that needs the lock then waits
+silently.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ _POLL_S = 0.2
 
 
 def secure(path: Path, tell: Callable[[str], None], *, shared: bool = False, limit_s: float = LIMIT_S) -> None:
-    """Make a lock file that only those can open who may write beside it, and return once it is free.
+    """Make a lock file accessible only to accounts that may write beside it, and return once it is free.
 
     Args:
         tell: called once, after `PATIENCE_S`, with a sentence about the processes that hold it.
-        shared: the program only shares the lock, so that others that share it do not matter.
+        shared: whether the program needs only a shared lock, so that other shared locks do not matter.
         limit_s: seconds to wait for them.
 
     Raises:
-        StackyardError: it was held all the time.
+        StackyardError: it stayed locked for that time.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = 0o660 if path.parent.stat().st_mode & stat.S_IWGRP else 0o600  # a reader has no need of a lock
@@ -54,7 +55,7 @@ def secure(path: Path, tell: Callable[[str], None], *, shared: bool = False, lim
 
 
 def holders(path: Path) -> list[str]:
-    """The processes that hold a lock on a file, as far as this machine shows them: account, number, program."""
+    """The processes that lock a file, as far as this machine shows them: account, number, program."""
     try:
         number = path.stat().st_ino
         rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
@@ -78,7 +79,7 @@ def _named(path: Path) -> str:
 
 
 def _is_held(path: Path, mode: int, kind: int) -> bool:
-    """Whether a lock cannot be had now. The file is opened each time: it may have been removed, and is made again."""
+    """Whether a lock is unavailable now. The file is opened each time, since it may have been replaced."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, mode)
     except PermissionError:
@@ -89,7 +90,7 @@ def _is_held(path: Path, mode: int, kind: int) -> bool:
 
 
 def take(handle: int, kind: int) -> bool:
-    """Take a lock, unless another process has it now; whether it is taken. A file system without locks gives all."""
+    """Take a lock without waiting; whether it is taken. On a file system without locks that always succeeds."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which file system a path is on, and whether other machines see it too, as far as its type tells."""
+"""The file system of a path, and whether other machines share it, judged by its type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ON_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "
 
 
 class MountedFileSystem(NamedTuple):
-    """One line of mountinfo: where, which type of file system, from what, with which options of the file system."""
+    """One line of mountinfo: mount point, type, source, and the file system's options."""
 
     where: str
     kind: str
@@ -24,7 +24,7 @@ class MountedFileSystem(NamedTuple):
 
 
 def mounts() -> list[MountedFileSystem]:
-    """What is mounted in this namespace, the last one at a place last. Source: proc(5)."""
+    """The mounts in this namespace; of several at one place the last is in effect. Source: proc(5)."""
     systems = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         before, _, after = line.partition(b" - ")
@@ -35,7 +35,7 @@ def mounts() -> list[MountedFileSystem]:
 
 
 def kind_of(path: Path) -> str:
-    """The type of the file system that a path is on, as the kernel names it; empty: not known."""
+    """The type of a path's file system, by the kernel's name; empty: unknown."""
     place, best, kind = os.path.realpath(path), "", ""
     with suppress(OSError):
         for mount in mounts():
@@ -46,7 +46,7 @@ def kind_of(path: Path) -> str:
 
 
 def only_here(path: Path) -> str:
-    """The type of a file system that is this machine's alone: in memory, or on its own disks; empty: a shared one.
+    """The type of a file system local to this machine: in memory, or on its own disks; empty: a shared one.
 
     A disk may be exported to others by this very machine; that cannot be told from its type.
     """
@@ -55,7 +55,7 @@ def only_here(path: Path) -> str:
 
 
 def group_name(gid: int) -> str:
-    """The name of a group; its number where the system has none."""
+    """The name of a group, or its number if it has none."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""sha256 of files, directories and downloads: everything in a lock has a hash that was computed or verified here."""
+"""sha256 of files, directories and downloads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_stream(stream: BinaryIO) -> str:
-    """sha256 of what an open file holds from here on."""
+    """sha256 of the rest of an open file."""
     import hashlib  # late: with it OpenSSL
 
     digest = hashlib.sha256()
@@ -50,12 +50,12 @@ def sha256_text(text: str) -> str:
 
 
 def sha256_values(values: Mapping[str, Any]) -> str:
-    """sha256 of plain values by what they say: the order of keys does not matter."""
+    """sha256 of plain values, independent of the order of keys."""
     return sha256_text(json.dumps(values, sort_keys=True, separators=(",", ":")))
 
 
 def sha256_once(path: Path) -> str:
-    """sha256 of a file's bytes, which are read again only where its inode, size or time is another."""
+    """sha256 of a file, cached by inode, size and time."""
     try:
         status = path.stat()
     except OSError as error:
@@ -69,7 +69,7 @@ def _sha256_of(path: Path, _inode: int, _size: int, _mtime_ns: int) -> str:
 
 
 def digest_url(url: str, algorithm: str = "sha256", trust: Trust = PLAIN) -> tuple[str, int]:
-    """The digest of what a URL gives, and its size in bytes; a remote one is downloaded once for it.
+    """The digest of a URL's content, and its size in bytes; a remote one is downloaded for this.
 
     Args:
         algorithm: a name that hashlib knows: sha256, sha384, sha512.

@@ -1,7 +1,7 @@
-"""Where an account's own files are: its home directory, and the XDG directories below it.
+"""The places of an account's own files: its home directory, and the XDG directories below it.
 
-A container may run as a number that no account of the machine has, and without HOME. Such a process has no home: paths
-that need one are an error that says so, and what is only kept to save time is not kept.
+A container may run under an id without an account, and without HOME. Such a process has no home: paths that need one
+raise a clear error, and caches are not kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOWHERE = Path(os.devnull, "stackyard")
 
 
 def find() -> Path | None:
-    """Your home directory: $HOME, else that of your account; None where neither is known."""
+    """Your home directory: $HOME, else that of your account; None if neither is known."""
     named = os.environ.get("HOME")
     if named:
         return Path(named)
@@ -59,7 +59,7 @@ def xdg(variable: str, below_home: str) -> Path | None:
 
 @contextmanager
 def named() -> Iterator[None]:
-    """HOME is set within, for libraries that fail without it: to a path that does not exist where you have no home."""
+    """Within a ``with`` block, HOME is set, for libraries that fail without it; without a home to a missing path."""
     if find() is not None:
         yield
         return
@@ -73,5 +73,5 @@ def named() -> Iterator[None]:
 
 
 def no_home(what: str, hint: str = "set HOME: export HOME=DIRECTORY") -> MissingError:
-    """The error where a home directory is needed: `what` failed."""
+    """The error if a home directory is needed: `what` failed."""
     return MissingError(f"{what}: HOME is not set, and user {os.getuid()} has no account on this machine", hint=hint)

@@ -1,7 +1,7 @@
-"""Temporary directories: the one door to $TMPDIR. Those that a killed process left are removed by the next one.
+"""Temporary directories: the one door to $TMPDIR. The next process removes those of killed ones.
 
-A directory is locked (flock(2)) as long as its process lives, and gets its name once it is locked. It names the boot of
-its machine: one of this boot that is not locked was left behind, whichever namespace its process was in.
+A directory is locked (flock(2)) while its process lives, and gets its name once it is locked. The name has the boot id:
+an unlocked directory of this boot is a leftover, independent of its process's namespace.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _UNLOCKED = (_NEW, *(f"stackyard-{what}-" for what in ("modules", "verify", "act
 
 @contextmanager
 def scratch(purpose: str, beside: Path | None = None) -> Iterator[Path]:
-    """A new temporary directory, which is removed at the end.
+    """A new temporary directory, removed at the end of the ``with`` block.
 
     Args:
-        purpose: a word for its name, which people see.
-        beside: the directory that it is made in, for what is then renamed to a name there; None: $TMPDIR.
+        purpose: a readable word for its name.
+        beside: the directory in which to create it, for files that are then renamed into place; None: $TMPDIR.
 
     Raises:
         StackyardError: it cannot be created, or its file system is full; the hint says what to do.
@@ -80,7 +80,7 @@ def _make(place: Path, purpose: str) -> tuple[Path, int]:
 
 @cache
 def _remove_left(place: Path) -> None:
-    """Remove what processes of this user left, once in this process; what fails is left for the next one."""
+    """Remove leftovers of this user's processes, once in this process; failures are left for the next one."""
     with suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
             with suppress(OSError):
@@ -89,7 +89,7 @@ def _remove_left(place: Path) -> None:
 
 
 def _is_left(entry: os.DirEntry[str]) -> bool:
-    """Whether a directory is ours and was left behind.
+    """Whether a directory is ours and a leftover.
 
     A lock shows it at once where all its processes are on this machine: a file system may keep locks to each host. Any
     other is left alone for a day.
@@ -113,7 +113,7 @@ def _is_unlocked(directory: str) -> bool:
 
 
 def _may_be_full(error: OSError | StackyardError) -> bool:
-    """Whether an error may be for lack of space: it says so, or that something failed, and not what is wrong."""
+    """Whether an error may be due to lack of space: it says so, or has no specific cause."""
     return space.is_full(error) or (isinstance(error, StackyardError) and error.exit_code == StackyardError.exit_code)
 
 

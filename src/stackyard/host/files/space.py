@@ -1,4 +1,4 @@
-"""Recognising a full file system: by an error, by the words of a program, and by looking at it."""
+"""Recognises a full file system: by an error, by a program's output, and by its free space."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _NEXT_TO_NOTHING = 64 << 10
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that the file system, or this user's part of it, has no room left."""
+    """Whether an error means that the file system, or this user's quota, is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def says_full(text: str) -> bool:
-    """Whether a program's output or a library's error says that the file system has no room left."""
+    """Whether a program's output or a library's error reports a full file system."""
     return re.search(_SAYS_FULL, text, re.IGNORECASE) is not None
 
 
 def is_used_up(directory: Path) -> bool:
-    """Whether the file system of a directory has next to no room left: for what does not say why it failed."""
+    """Whether a directory's file system is nearly full: for failures without a reason."""
     try:
         room = os.statvfs(directory)
     except OSError:

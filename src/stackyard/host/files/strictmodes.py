@@ -1,7 +1,7 @@
-"""Whether only certain accounts may write to a file, by it and by every directory above it, as sshd's StrictModes does.
+"""Whether only certain accounts can write to a file or to a directory above it, like sshd's StrictModes.
 
-Who may write to a directory can put another file in the place of one that is not theirs, unless the directory has the
-sticky bit, as /tmp.
+An account that may write to a directory can replace other accounts' files in it, unless the directory has the sticky
+bit, as /tmp.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OVERFLOW = "/proc/sys/kernel/overflowuid"
 
 @dataclass(frozen=True)
 class WritablePath:
-    """A file or a directory that another account may write to: its owner, or by its mode or an ACL `entry`."""
+    """A file or directory that another account may write to: its owner, or by mode or ACL `entry`."""
 
     place: Path
     owner: int
@@ -36,7 +36,7 @@ class WritablePath:
 
     @property
     def remedy(self) -> str:
-        """What to type."""
+        """The command that closes it."""
         if self.is_others:
             return f"chown root {self.place}"
         return f"setfacl -x {self.entry} {self.place}" if self.entry else f"chmod go-w {self.place}"
@@ -52,7 +52,7 @@ def writable_by_others(file: Path, owners: Collection[int]) -> WritablePath | No
         owners: the numbers of accounts that may own one of them, or be named, besides root.
 
     Raises:
-        OSError: one cannot be looked at.
+        OSError: a file cannot be read.
     """
     near = {file.parent, file.resolve(strict=True), file.resolve().parent}
     for place in _places(file):
@@ -82,18 +82,18 @@ def _entry(named: acl.Writers | None, owners: Collection[int], *, is_near: bool)
 
 
 def _places(file: Path) -> Iterator[Path]:
-    """What the file is, and every directory by which it is reached: by its path, and by where links lead to."""
+    """The file, and every directory on the way to it: by its path, and through links."""
     real = file.resolve(strict=True)
     yield from dict.fromkeys((real, file.absolute().parent, real.parent, *file.absolute().parents, *real.parents))
 
 
 def _is_unknown(uid: int) -> bool:
-    """Whether an owner is not shown: in a user namespace, as that of an image, root and all others have one number."""
+    """Whether an owner is unknown: in a user namespace, root and all unmapped accounts have one id."""
     return bool(uid) and not _sees_root() and str(uid) == Path(_OVERFLOW).read_text(encoding="ascii").strip()
 
 
 def _sees_root() -> bool:
-    """Whether root of the machine has its number here."""
+    """Whether the machine's root has id 0 here."""
     try:
         rows = [line.split() for line in Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()]
     except OSError:
@@ -102,7 +102,7 @@ def _sees_root() -> bool:
 
 
 def owners_of(paths: Iterable[str]) -> tuple[int, ...]:
-    """The numbers of the owners of some files, each once; without those that cannot be looked at."""
+    """The owners of some files, without duplicates and unreadable files."""
     owners: dict[int, None] = {}
     for path in paths:
         with suppress(OSError):

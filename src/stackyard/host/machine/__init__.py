@@ -1,1 +1,1 @@
-"""What this machine has: platform, devices, libraries, MPI, module systems, container runtimes."""
+"""Properties of this machine: platform, devices, libraries, MPI, module systems, container runtimes."""

@@ -1,4 +1,4 @@
-"""The daemons that start ranks: their sockets, the PMI that they offer, and how a rank reads its number from them."""
+"""The daemons that start ranks: their sockets, the kind of PMI they offer, and the variables for ranks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ PMIX_DIRECTORY, PALS_DIRECTORY, SLURM_DIRECTORIES = "PMIX_SERVER_TMPDIR", "PALS_
 
 @dataclass(frozen=True)
 class Daemons:
-    """`sockets`: directories that ranks need, and whose they are. `pmi`: the kind without --mpi; empty: unknown."""
+    """`sockets`: directories that ranks need, with their owners. `pmi`: the kind without --mpi; empty: unknown."""
 
     sockets: Mapping[str, str]
     pmi: str = ""
 
 
 def daemons(environ: Mapping[str, str]) -> Daemons:
-    """Those of this machine. A cluster may have Slurm's directories anywhere: its configuration says where."""
+    """The daemons of this machine. A cluster may have Slurm's directories anywhere, by its configuration."""
     sockets = {path: why for path, why in SOCKETS.items() if Path(path).is_dir()}
     settings = slurm_settings(environ)
     for name, why in (("PMIxCliTmpDirBase", "Slurm's PMIx server"), ("SlurmdSpoolDir", "Slurm's PMIx server")):
@@ -59,7 +59,7 @@ def slurm_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _whole(path: str) -> str:
-    """A directory of all nodes: without the part that is a node's own (``/var/spool/%n``). /tmp is always bound."""
+    """A directory common to all nodes: without a node-specific part (``/var/spool/%n``). /tmp is always bound."""
     fixed = path.split("%", maxsplit=1)[0]
     directory = path if fixed == path else fixed.rpartition("/")[0]
     return "" if directory in ("", "/", "/tmp", "/var", "/run") else directory

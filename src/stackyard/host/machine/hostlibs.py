@@ -39,7 +39,7 @@ def driver_vendor(library: str) -> str | None:
 
 
 def missing_driver(message: str, machine: Machine) -> str | None:
-    """The GPU driver's library that a loader's message reports missing, if this machine has no such GPU; else None."""
+    """The GPU driver's library reported missing by a loader, if this machine has no such GPU; else None."""
     match = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", message)
     vendor = driver_vendor(match.group(1)) if match else None
     if match is None or vendor is None or any(gpu.vendor == vendor for gpu in machine.gpus):

@@ -1,4 +1,4 @@
-"""Lmod and Environment Modules: where they are, and how to load modules with them in a separate shell.
+"""Lmod and Environment Modules: finding them, and loading modules with them in a separate shell.
 
 Modules are really loaded, by the system's own command in a bash that starts from a given environment. The effect of a
 step is read from that shell (variables, functions, aliases); nothing is inferred from modulefiles. `build` loads host
@@ -162,7 +162,7 @@ def fresh_environment(**extra: str) -> dict[str, str]:
 
 
 def is_bookkeeping(variable: str) -> bool:
-    """Whether a variable is internal to the module system or the shell, and not part of what a module does."""
+    """Whether a variable is internal to the module system or the shell, and not an effect of a module."""
     return variable in shell_state.SHELL_OWN or _BOOKKEEPING.match(variable) is not None
 
 

@@ -1,4 +1,4 @@
-"""The platforms: conda's name for each, and the names that the kernel, Python packages and ELF files have for the same.
+"""The platforms: conda's name for each, and the names used by kernel, Python packages and ELF files.
 
 Standard library only, since read commands use it.
 """
@@ -35,8 +35,8 @@ class Linux:
 
     Attributes:
         conda: conda's name, e.g. ``linux-64``.
-        machine: what the kernel reports (``uname -m``); also the architecture in wheel tags, PEP 508's
-            ``platform_machine`` and archspec's name of the family.
+        machine: the kernel's name (``uname -m``); also the architecture in wheel tags, PEP 508's ``platform_machine``
+            and archspec's name of the family.
         elf: machine and word size of its ELF files, as pyelftools names them.
     """
 

@@ -1,4 +1,4 @@
-"""What this machine is: its conda platform, C library, kernel, cores, memory and accelerators.
+"""The properties of this machine: conda platform, C library, kernel, cores, memory and accelerators.
 
 Everything is read from files of the kernel; only NVIDIA's CUDA version needs ``nvidia-smi``, and without that
 program, the driver's files still list the GPUs. Standard library only and quick, since read commands

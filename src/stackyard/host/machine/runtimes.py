@@ -1,4 +1,4 @@
-"""The programs that run images, and which of them reads an image."""
+"""The programs that run images, and the kinds of images that each supports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PROGRAMS: Mapping[str, str] = {"apptainer": "apptainer", "singularity": "singula
 
 
 def runtime_of(named: str, image: str, environ: Mapping[str, str] | None = None) -> str:
-    """The runtime that a site names, else the first one on PATH that reads the image.
+    """The site's runtime, else the first one on PATH that supports the image.
 
     Args:
         environ: its PATH is searched; None: this process's.
 
     Raises:
-        InputError: the site's runtime does not read such an image.
+        InputError: the site's runtime does not support the image.
         MissingError: the site names none, and none is found.
     """
     sif = image.endswith(".sif")

@@ -1,4 +1,4 @@
-"""The state of a bash at one moment: it writes its variables, functions and aliases to files, and they are read here.
+"""The state of a bash: it writes its variables, functions and aliases to files, which are parsed here.
 
 Standard library only.
 """
@@ -32,7 +32,7 @@ code changes (aliases, PATH, shell options) alters its meaning; builtins and an 
 
 @dataclass(frozen=True)
 class ShellState:
-    """What a shell holds at one moment.
+    """The state of a shell.
 
     Attributes:
         variables: the exported ones.

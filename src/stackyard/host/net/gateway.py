@@ -1,4 +1,4 @@
-"""What other programs fetch with a login goes through this process, so that they never learn it.
+"""A gateway for other programs' downloads that need a login, so that they never see it.
 
 uv and git write the URLs that they are given into caches, metadata, messages and the argument lists of their helpers;
 every user of the machine can read some of these. Where an address is protected (`core.secrets`), they get its alias,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def alias(url: str, trust: Trust | None = None) -> str:
-    """What another program gets for an address: its alias, served from now on, where it is protected; else its URL."""
+    """The URL to give another program: an alias, served from now on, if the address is protected; else its URL."""
     name = secrets.alias(url)
     if _host(name):
         _running().trust[_host(name)] = trust or PLAIN
@@ -38,9 +38,9 @@ def in_text(text: str) -> str:
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """What reaches the aliases from another program: an environment to be put over `environ`.
+    """The environment variables, on top of `environ`, with which another program reaches the aliases.
 
-    git also gets the aliases in the place of the real URLs, for submodules.
+    git also gets the aliases in place of the real URLs, for submodules.
     """
     if _gateway is None:
         return {}
@@ -67,7 +67,7 @@ def _git_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def mirror(url: str) -> str:
-    """The URL at which this process serves a protected address to a program that takes a mirror."""
+    """This process's URL for a protected address, for a program that accepts a mirror."""
     name = alias(url)
     assert _gateway is not None and _host(name)
     return f"{_gateway.mirrors}/{name.removeprefix('http://')}"

@@ -1,4 +1,4 @@
-"""The server of `host.net.gateway`: answers to aliases of protected addresses."""
+"""The server of `host.net.gateway`, for aliases of protected addresses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LINK = re.compile(r"""(href\s*=\s*["']?|"url"\s*:\s*")([^"'>\s]+)""", re.IGNORE
 
 
 class Gateway(http.server.ThreadingHTTPServer):
-    """One server of this process, on the loopback interface; `trust` says how the real servers are reached."""
+    """The server of this process, on the loopback interface; `trust` has the settings for the real servers."""
 
     daemon_threads = True
 
@@ -48,22 +48,22 @@ class Gateway(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 3600}, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print what went wrong here; a program that disconnected is not an error."""
+        """Print the error; a client that disconnected is not an error."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             print(secrets.redacted(traceback.format_exc()), file=sys.stderr)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """Passes a request on: ``http://<alias>/path`` as a proxy, ``/<password>/<alias>/path`` as a mirror."""
+    """Forwards a request: ``http://<alias>/path`` as a proxy, ``/<password>/<alias>/path`` as a mirror."""
 
     protocol_version = "HTTP/1.1"
     server: Gateway
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: requests of a mirror contain the password."""
+        """Log nothing: requests of a mirror contain the password."""
 
     def do_GET(self) -> None:
-        """Any method is passed on alike. What fails after the header was sent can only break off."""
+        """Forward a request of any method. Errors after the header was sent can only close the connection."""
         self._begun = False
         try:
             if self._known():
@@ -89,7 +89,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return self.path[:1] == "/" and random.compare_digest(first.encode(), self.server.password.encode())
 
     def _target(self) -> tuple[str, str]:
-        """The address that is asked for, and what links to aliases begin with."""
+        """The requested address, and the prefix for links to aliases."""
         url, links = self.path, "http://"
         if self._by_mirror():
             url, links = f"http://{self.path.split('/', 2)[2]}", f"{self.server.mirrors}/"
@@ -151,7 +151,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def _page(self, answer: Any, url: str, links: str) -> bytes | None:
-        """The body of a page of an index with aliases in its links; None for all else."""
+        """The body of an index page with aliases in its links; None for other content."""
         kind = answer.headers.get("Content-Type", "")
         if self.command == "HEAD" or answer.status != 200 or not kind.startswith(_PAGES):
             return None
@@ -178,11 +178,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _Links:
-    """The links on a page or of a redirect, for the program that asked.
+    """Rewrites the links on a page or of a redirect for the client.
 
     Args:
         url: the address of the page.
-        links: what the URLs of aliases begin with.
+        links: the prefix of aliases' URLs.
     """
 
     def __init__(self, url: str, links: str) -> None:
@@ -192,7 +192,7 @@ class _Links:
         self._begin = links
 
     def named(self, link: str) -> str:
-        """A link: to a server with an alias by its alias."""
+        """A link, with the alias of its server if there is one."""
         target = urljoin(self._real, html.unescape(link))
         parts = urlsplit(target)
         origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()

@@ -3,7 +3,7 @@
 Proxies are those of the environment (``HTTPS_PROXY``, ``NO_PROXY`` ...), logins come from the URL or from netrc
 (``$NETRC``, else ``~/.netrc``), certificates are checked against ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``, else the
 system's, unless `Trust` says otherwise. A redirect that leaves the server is followed without the login. URLs may be
-addresses (`core.secrets`): this is where they get back what was taken out of them.
+addresses (`core.secrets`): their secrets are inserted here.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def get(url: str, use: Callable[[Any], T], *, timeout_s: float, trust: Trust = PLAIN) -> T:
-    """What `use` makes of the body at a URL (``http``, ``https`` or ``file``); retried as `retried` says.
+    """The result of `use` for the body at a URL (``http``, ``https`` or ``file``); retried as by `retried`.
 
     Args:
-        use: reads the open stream to its end. It may be called again, so it must discard what it read before.
+        use: reads the open stream to its end. It may be called again, so it must discard earlier data.
         timeout_s: seconds without any data until an attempt fails.
 
     Raises:
@@ -83,7 +83,7 @@ def read(url: str, *, timeout_s: float, trust: Trust = PLAIN) -> bytes:
 
 
 def retried(attempt: Callable[[], T]) -> T:
-    """What `attempt` returns, after `TRIES` attempts at most.
+    """The result of `attempt`, after at most `TRIES` attempts.
 
     Only a transient failure is tried again (no answer in time, a connection that breaks, status 408, 429, 500, 502, 503
     or 504), after a pause that doubles or that the server asks for. Raises what the last attempt raised.
@@ -99,14 +99,14 @@ def retried(attempt: Callable[[], T]) -> T:
 
 
 def open_url(url: str, method: str, timeout_s: float, trust: Trust = PLAIN) -> Any:
-    """An open response, after one attempt; raises one of `FAILURES`, which `explain` puts into words."""
+    """An open response, after one attempt; raises one of `FAILURES`, for `explain`."""
     request = _request(method, url, {"User-Agent": "stackyard"})
     remote = () if request.type == "file" else _handlers(request.full_url, trust)
     return urllib.request.build_opener(_Redirects(), *remote).open(request, timeout=timeout_s)
 
 
 class _RawResponses(urllib.request.HTTPRedirectHandler, urllib.request.HTTPErrorProcessor):
-    """Neither follows a redirect nor makes an error of a status."""
+    """Neither follows redirects nor raises errors for a status."""
 
     def http_response(self, request: Any, response: Any) -> Any:
         return response
@@ -117,7 +117,7 @@ class _RawResponses(urllib.request.HTTPRedirectHandler, urllib.request.HTTPError
 def exchange(
     method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float, trust: Trust
 ) -> Any:
-    """One request, passed on as it is; the open answer, whatever its status. Raises one of `FAILURES`."""
+    """Forward one request unchanged; returns the open response, whatever its status. Raises one of `FAILURES`."""
     request = _request(method, url, headers, body)
     opener = urllib.request.build_opener(_RawResponses(), *_handlers(request.full_url, trust))
     return opener.open(request, timeout=timeout_s)
@@ -135,13 +135,13 @@ def _request(method: str, url: str, headers: Mapping[str, str], body: bytes | No
 
 
 def _handlers(url: str, trust: Trust) -> tuple[urllib.request.BaseHandler, ...]:
-    """What reaches the server of a URL."""
+    """The handlers that reach the server of a URL."""
     proxies = {"http": trust.proxy, "https": trust.proxy} if trust.proxy else None
     return urllib.request.ProxyHandler(proxies), _Https(urlsplit(url).hostname, trust)
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """Leaves the certificate of one host unchecked at most, not that of another one to which it redirects."""
+    """Skips the certificate check of at most one host, not of hosts to which it redirects."""
 
     def __init__(self, host: str | None, trust: Trust) -> None:
         super().__init__(context=_context(trust, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")))
@@ -186,19 +186,19 @@ def explain(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> object:
-    """What urllib wraps: the error of the connection itself."""
+    """The connection's error, which urllib wraps."""
     return error.reason if isinstance(error, urllib.error.URLError) else error
 
 
 def _pause_s(error: BaseException, attempt: int) -> float:
-    """Seconds before the next attempt: what the server asks for, else twice as long each time."""
+    """Seconds before the next attempt: by the server's header, else doubling each time."""
     delay = error.headers.get("Retry-After", "") if isinstance(error, urllib.error.HTTPError) else ""
     pause_s: float = PAUSE_S * 2 ** (attempt - 1)
     return min(float(delay), LONGEST_PAUSE_S) if delay.isdigit() else pause_s
 
 
 def require_whole(stream: Any) -> None:
-    """Raise IncompleteRead where the connection ended before the announced length, which urllib passes over."""
+    """Raise IncompleteRead if the connection ended before the announced length, which urllib ignores."""
     left = getattr(stream, "length", None)
     if left:
         raise http.client.IncompleteRead(b"", left)
@@ -206,7 +206,7 @@ def require_whole(stream: Any) -> None:
 
 @lru_cache(maxsize=16)
 def _context(trust: Trust, *_: str | None) -> ssl.SSLContext:
-    """A context for these files and variables; kept, since reading a bundle takes longer than a request."""
+    """An SSL context for these files and variables, cached, since loading a bundle takes longer than a request."""
     cafile = trust.cafile
     if cafile and not Path(cafile).exists():
         raise ValueError(f"CA bundle not found: {cafile}")
@@ -226,16 +226,16 @@ def _context(trust: Trust, *_: str | None) -> ssl.SSLContext:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects; only one that stays on the server keeps the login."""
+    """Follows redirects; the login is kept only within the same server."""
 
     def http_error_308(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
-        """Followed like 307, which Python 3.10 does not do by itself."""
+        """Follow it like 307, which Python 3.10 does not do by itself."""
         return self.http_error_302(req, fp, code, msg, headers)
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> urllib.request.Request:
-        """The request for the place that the server names, with the same method."""
+        """The request for the redirect's target, with the same method."""
         target = re.sub(r"^(\w+://)[^/?#]*@", r"\1", newurl)
         if urlsplit(target).scheme not in _DEFAULT_PORTS:
             raise urllib.error.HTTPError(req.full_url, code, f"redirect to {secrets.redacted(target)}", headers, fp)

@@ -1,4 +1,4 @@
-"""A file on a web server of which only parts are read: the list at the end of an archive, and one member."""
+"""Reads parts of a file on a web server: the directory at the end of an archive, and one member."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _TAIL = 1 << 16
 
 
 class RangedFile(io.RawIOBase):
-    """A file that can be sought in, read by range requests (RFC 9110, section 14). Its last 64 KiB are read at once.
+    """A seekable file, read by range requests (RFC 9110, section 14). Its last 64 KiB are read at once.
 
     Raises:
-        OSError: the server gives out whole files only, or cannot be reached.
+        OSError: the server supports no ranges, or cannot be reached.
     """
 
     def __init__(self, url: str, timeout_s: float, trust: Trust = PLAIN) -> None:
@@ -39,15 +39,15 @@ class RangedFile(io.RawIOBase):
             raise OSError(http.explain(error)) from error
 
     def readable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """The position of the next read."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -56,7 +56,7 @@ class RangedFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes: of the end that is here already, else fetched."""
+        """The next bytes: from the already fetched end, else by a request."""
         end = self._size if size < 0 else min(self._at + size, self._size)
         start, self._at = self._at, max(self._at, end)
         if start >= end:

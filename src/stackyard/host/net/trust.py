@@ -1,4 +1,4 @@
-"""How a server is reached and checked: what `host.net.http` is told, without what it imports."""
+"""Connection and certificate settings for `host.net.http`, separate because of its imports."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ LOGIN_HINT = "put the login for this server into ~/.netrc, or write ${NAME}:${PA
 
 @dataclass(frozen=True)
 class Trust:
-    """How a server is reached and checked.
+    """Connection and certificate settings for a server.
 
     Attributes:
         cafile: a CA bundle, or a directory of certificates, that replaces the system's; empty: the system's.
         client_cert: a PEM file with certificate and key.
-        insecure: its certificate is not checked; that of another server, to which it redirects, is.
-        proxy: instead of the environment's.
+        insecure: do not check its certificate; those of other servers, to which it redirects, are checked.
+        proxy: replaces the environment's.
     """
 
     cafile: str = ""

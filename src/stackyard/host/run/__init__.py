@@ -1,1 +1,1 @@
-"""Other programs and processes: the one door to subprocesses, views of the files for them, who runs here."""
+"""Other programs and processes: the one door to subprocesses, views of the files for them, running processes."""

@@ -1,4 +1,4 @@
-"""What time it is, and how long ago a file was written: what retires, removes, collects and counts uses asks here."""
+"""The present time and the age of files, for everything that retires, removes, collects and counts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def now() -> datetime:
 
 
 def today() -> date:
-    """The present day, where this process is."""
+    """The present date in this process's time zone."""
     return date.fromtimestamp(_shown(time.time()))
 
 
 def age_s(written: float) -> float:
-    """Seconds since a time that a file system gave, and never less than none: its clock may be ahead."""
+    """Seconds since a file system's time, at least 0: its clock may be ahead."""
     return max(0.0, _shown(time.time()) - _shown(written))
 
 
 def _shown(timestamp: float) -> float:
-    """What the calendar shows at a time of this machine: the same. A simulated year passes in minutes."""
+    """The calendar time for a time of this machine, normally the same; simulations replace it."""
     return timestamp

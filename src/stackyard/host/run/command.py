@@ -60,15 +60,15 @@ def run(
     """Run a program to its end, in a session of its own.
 
     On a timeout, an interrupt, or when this process is killed, it ends with all that it has started
-    (`host.run.running`). With a time limit below `GUARDED_FROM_S`, or `leaves_others`, what left its session
-    (setsid(2)) goes on.
+    (`host.run.running`). With a time limit below `GUARDED_FROM_S`, or `leaves_others`, processes that left its session
+    (setsid(2)) continue.
 
     Args:
         env: the complete environment of the child; None passes this process's own.
         timeout_s: seconds until it is killed.
         check: raise `CommandError` if the program exits with a status other than 0.
         log: a file to which the command line and its output are appended, without secrets.
-        view: how the program sees the files.
+        view: the program's view of the files.
         leaves_others: what it has started may go on after its end, as that of a scheduler's client may.
         watch: called several times a second while it runs; it ends with what this raises.
 
@@ -97,7 +97,7 @@ def run(
 
 
 def ending(returncode: int) -> str:
-    """How a program ended, as messages have it: its exit status, or the signal that killed it."""
+    """The end of a program for messages: its exit status, or the signal that killed it."""
     if returncode >= 0:
         return f"exited with status {returncode}"
     try:
@@ -137,7 +137,7 @@ def _append(log: Path, result: Result) -> None:
 
 
 def tail(text: str, lines: int = 40) -> str:
-    """The last lines of an output, after how many are left out."""
+    """The last lines of an output, after the number of omitted ones."""
     all_lines = text.splitlines()
     if len(all_lines) <= lines:
         return text

@@ -1,4 +1,4 @@
-"""Run as a script: starts a program, and ends it with all that it has started when the process that wanted it ends.
+"""A script that starts a program, and terminates it with all its descendants when the requesting process ends.
 
 A build that is killed must not leave a program behind that still writes into the prefix, and a time limit holds for all
 that a program has started, also in sessions of its own. So processes whose parent exits become children of this one
@@ -47,7 +47,7 @@ class Guard:
         _signal.set_wakeup_fd(woken)
 
     def run(self) -> None:
-        """Start the program and stay until no descendant is left."""
+        """Start the program and wait until no descendant is left."""
         self.program = os.fork()
         if self.program == 0:
             self._become_program()
@@ -79,7 +79,7 @@ class Guard:
         self.prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
 
     def _reap(self) -> bool:
-        """Collect what has ended; whether anything is left."""
+        """Collect ended processes; whether any is left."""
         while True:
             try:
                 pid, code = os.waitpid(-1, os.WNOHANG)
@@ -98,7 +98,7 @@ class Guard:
             return  # the caller was killed
 
     def _kill(self) -> None:
-        """Kill all children; theirs become ours, and are next."""
+        """Kill all children; their children become ours, and are killed next."""
         try:
             with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:  # noqa: PTH123 - quick
                 children = [int(word) for word in stream.read().split()]
@@ -113,13 +113,13 @@ class Guard:
 
 
 def _counted(texts: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """The texts that the first one counts, and the rest."""
+    """The texts counted by the first one, and the rest."""
     end = int(texts[0]) + 1
     return texts[1:end], texts[end:]
 
 
 def _take_view(words: list[bytes]) -> None:
-    """Make this process see the files in a view, or end it."""
+    """Switch this process to a view of the files, or exit."""
     sys.path.insert(0, os.path.dirname(__file__))  # noqa: PTH120 - quick
     sys.dont_write_bytecode = True
     import readonly  # type: ignore[import-not-found]

@@ -12,7 +12,7 @@ import sys
 
 
 def heads(directories):
-    """Of each distribution in these directories: the directory, and the head of its metadata as a list of lines."""
+    """For each distribution in these directories: the directory, and the lines of its metadata's head."""
     if _are_plain(directories):
         distributions = (
             (directory or ".", _metadata(path)) for directory in directories for _, path in _distributions(directory)
@@ -26,7 +26,7 @@ def heads(directories):
 
 
 def first(name):
-    """The directory and version of the distribution of this name that comes first on the search path; else empty."""
+    """The directory and version of the first distribution of this name on the search path; else empty."""
     if not _are_plain(sys.path):
         one = next(iter(_library().distributions(name=name)), None)
         return (str(one.locate_file("")), one.version or "") if one else ("", "")
@@ -53,7 +53,7 @@ def _head(text):
 
 
 def _are_plain(directories):
-    """Whether only Python's own finder looks for distributions, and no directory is an egg or an archive."""
+    """Whether only Python's own finder searches for distributions, and no directory is an egg or an archive."""
     finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
     own = all(getattr(finder, "__module__", "") == "_frozen_importlib_external" for finder in finders)
     return own and not any(directory.lower().endswith(".egg") or os.path.isfile(directory) for directory in directories)

@@ -1,8 +1,8 @@
-"""Which process this is, so exactly that another one, on any host, can tell whether it still runs.
+"""The identity of a process, precise enough for another one, on any host, to tell whether it still runs.
 
-A process number alone does not do: the number may belong to another process by now, to one of another PID namespace, or
-of another machine with the same host name. Only a process of the same boot and the same namespaces can be looked up;
-the state of any other is unknown here, and only its silence can be observed.
+A process id alone is not enough: it may belong to another process by now, to one of another PID namespace, or to one of
+another machine with the same host name. Only a process of the same boot and the same namespaces can be looked up; the
+state of any other is unknown here, and only its silence can be observed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Identity:
 
     Attributes:
         started: its start time in ticks since boot, as the kernel has it; empty where /proc does not show it.
-        place: boot id, PID and time namespace: where `pid` and `started` mean this process; empty where not known.
-        since: when it began what it is named for, in its own local time; for people only, never compared.
+        place: boot id, PID and time namespace, within which `pid` and `started` are unique; empty if unknown.
+        since: when its task began, in local time; for display only, never compared.
         token: random, so that two threads or two attempts of one process differ.
     """
 
@@ -55,7 +55,7 @@ class Identity:
 
     @classmethod
     def from_json(cls, value: object) -> Identity | None:
-        """Read what `to_json` wrote, among other keys or not; None for anything else."""
+        """Parse the output of `to_json`, possibly among other keys; None for anything else."""
         if not isinstance(value, Mapping):
             return None
         fields = {name: value.get(name) for name in cls.__dataclass_fields__}
@@ -67,12 +67,12 @@ class Identity:
 
     @property
     def is_this_process(self) -> bool:
-        """Whether it is the process that asks."""
+        """Whether it is this process."""
         return bool(self.place) and (self.pid, self.started, self.place) == (os.getpid(), _start("self"), _place())
 
     @property
     def fate(self) -> Fate:
-        """What became of it: ``running``, ``dead`` for certain, or ``unknown`` from here."""
+        """Its present state: ``running``, ``dead`` for certain, or ``unknown`` from here."""
         if not self.place or self.place != _place():
             return "unknown"
         try:
@@ -88,13 +88,16 @@ class Identity:
 
     @property
     def before_restart(self) -> bool:
-        """Whether it ran on a host of this name before its present boot: it is gone, unless two hosts have the name."""
+        """Whether it ran on a host of this name before the present boot: then it has ended.
+
+        Two hosts that share a name are the exception.
+        """
         boot_id, here = self.place.partition(" ")[0], _place().partition(" ")[0]
         return self.host == hostname() and bool(boot_id) and bool(here) and boot_id != here
 
 
 def whoami() -> str:
-    """The name of your account, whatever LOGNAME and USER say."""
+    """The name of your account, independent of LOGNAME and USER."""
     return account_name(os.getuid())
 
 
@@ -104,14 +107,14 @@ def hostname() -> str:
 
 
 def this_process() -> Identity:
-    """The process that asks, with a new token."""
+    """The identity of this process, with a new token."""
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     return Identity(whoami(), hostname(), os.getpid(), _start("self"), _place(), since, os.urandom(8).hex())
 
 
 @cache
 def process_token() -> str:
-    """A word that no other process of any host has: for names of temporary files in shared directories."""
+    """A token unique among all processes of all hosts, for temporary files in shared directories."""
     return os.urandom(6).hex()
 
 
@@ -119,25 +122,25 @@ MARK = r"[0-9a-f]{6}-[0-9a-f]+-[0-9a-f]+-[0-9a-f]{6}"
 
 
 def mark() -> str:
-    """A word that no other process has, and this one only once, from which `fate_of` tells whether it still runs."""
+    """A new token unique to this process, from which `fate_of` tells whether it still runs."""
     return f"{_mark_of(os.getpid())}-{os.urandom(3).hex()}"
 
 
 def own_mark() -> str:
-    """The same as `mark`, always the same one of this process."""
+    """A `mark` of this process that is always the same."""
     return f"{_mark_of(os.getpid())}-{process_token()[:6]}"
 
 
 @lru_cache(maxsize=1)
 def _mark_of(pid: int) -> str:
-    """The part of this process's marks that is the same in all of them; one for each process, also after a fork."""
+    """The constant part of this process's marks; different for each process, also after a fork."""
     place, started = _place(), _start("self")
     known = f"{pid:x}-{int(started):x}" if place and started.isdecimal() else "0-0"
     return f"{_in_short(place)}-{known}"
 
 
 def fate_of(word: str) -> Fate:
-    """What became of the process that made a `mark`; ``unknown`` from other hosts, and for what is none."""
+    """The state of the process of a `mark`; ``unknown`` for other hosts, and for invalid marks."""
     if not re.fullmatch(MARK, word):
         return "unknown"
     place, pid, started, token = word.split("-")
@@ -154,7 +157,7 @@ def _in_short(place: str) -> str:
 
 @cache
 def boot() -> str:
-    """A word for this boot of this machine; one that no other process has where the kernel does not show it."""
+    """A token for this boot of this machine; one unique to this process if the kernel does not show the boot id."""
     try:
         return sha256_hex(_boot_id().encode())[:12]
     except OSError:
@@ -166,7 +169,7 @@ def _boot_id() -> str:
 
 
 def account_name(uid: int) -> str:
-    """The name of an account by its number, whatever $USER says; the number where the system has no name for it."""
+    """The name of an account by its id, independent of $USER; the id if it has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -181,7 +184,7 @@ def _place() -> str:
 
 
 def _time_namespace() -> str:
-    """Start times are shifted in a time namespace (Linux 5.6); one name for all where the kernel has none."""
+    """The time namespace (Linux 5.6), which shifts start times; a constant if the kernel has none."""
     try:
         return str(Path("/proc/self/ns/time").readlink())
     except FileNotFoundError:
@@ -189,7 +192,7 @@ def _time_namespace() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """The start time of a process of this namespace; empty where it is not shown, or /proc is that of another one."""
+    """The start time of a process of this namespace; empty if not shown, or if /proc belongs to another namespace."""
     try:
         shown = int(Path("/proc/self").readlink().name)
     except (OSError, ValueError):
@@ -206,7 +209,7 @@ def _start(name: str) -> str:
 
 
 def stat_words(name: str) -> list[str]:
-    """State, parent, group and the rest of /proc/<name>/stat (proc(5)); nothing where the process is gone."""
+    """State, parent, group and the rest of /proc/<name>/stat (proc(5)); empty if the process has ended."""
     try:
         return Path("/proc", name, "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""A layer over a directory: a program writes into it as it likes, and the files below, which others share, stay.
+"""A writable layer over a directory: a program's writes do not affect the files below, which others share.
 
 The kernel's overlay file system does it, in a mount namespace. It copies a file when it is first opened for writing, so
 that only what a program changes is copied; `merge` then puts the changes into the directory.
@@ -31,7 +31,7 @@ class Layer:
 
     @property
     def changes(self) -> Path:
-        """What was written, with marks for what was removed."""
+        """The changed files, with marks for removed ones."""
         return self.place / "changes"
 
     def argv(self, words: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -44,14 +44,14 @@ class Layer:
         return [*start, *(os.fspath(word) for word in words)]
 
     def merge(self) -> None:
-        """Put the changes into the directory: a changed file replaces the former one, which is never written to."""
+        """Apply the changes to the directory: a changed file replaces the former one, which is never modified."""
         _merge(self.changes, self.directory)
 
 
 def works(directory: Path) -> bool:
-    """Whether a layer can be had in a work directory, found by having one: a read-only file is changed, one is removed.
+    """Whether a layer works in a work directory, found by a test: a read-only file is changed, one is removed.
 
-    Without privileges it cannot: a program of an ordinary account could not write into read-only files of the layer.
+    Without privileges it does not: a program of an ordinary account cannot write into read-only files of the layer.
     """
     if re.search(r"[,:\\]", str(directory)):
         return False  # the mount options have their own meaning for these
@@ -115,7 +115,7 @@ def _is_opaque(directory: Path) -> bool:
 
 
 def _forget_origin(path: Path) -> None:
-    """Remove the notes of the overlay file system from a file that was copied up."""
+    """Remove the overlay file system's attributes from a copied file."""
     with suppress(OSError):
         for name in os.listxattr(path, follow_symlinks=False):
             if name.startswith("trusted.overlay."):

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def mount(directory: str, changes: str, work: str) -> None:
-    """Leave the mounts of everyone else, and mount the layer. A renamed directory is copied, never redirected.
+    """Detach from other processes' mounts, and mount the layer. A renamed directory is copied, never redirected.
 
     Raises:
         OSError: the kernel or the machine's policy refuses.

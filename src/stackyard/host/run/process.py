@@ -1,4 +1,4 @@
-"""A long-running child through the one door: argv list, own process group, both streams into a file."""
+"""A long-running child process: argv list, own process group, both streams into a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HELPERS_S = 5.0
 
 
 class Child:
-    """A program that runs at the same time as this one, in its own process group, so that Ctrl-C does not reach it."""
+    """A program that runs concurrently, in its own process group, so that Ctrl-C does not reach it."""
 
     def __init__(self, argv: tuple[str, ...], process: subprocess.Popen[bytes], log: Path) -> None:
         self.argv = argv
@@ -26,7 +26,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process, which is also its group."""
+        """The process id, which is also its group's."""
         return self._process.pid
 
     def poll(self) -> int | None:
@@ -35,7 +35,7 @@ class Child:
         return code if code is None or code >= 0 else 128 - code
 
     def signal(self, number: int, *, whole: bool = True) -> None:
-        """Signal its group, or the program alone without `whole`; nothing happens where that is gone."""
+        """Signal its group, or without `whole` only the program; a process that has ended is ignored."""
         try:
             if whole:
                 os.killpg(self._process.pid, number)
@@ -45,7 +45,7 @@ class Child:
             return
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """Its code as `poll` gives it, or None when it still runs after `timeout_s` seconds; None: no limit."""
+        """Its code as from `poll`, or None if it still runs after `timeout_s` seconds; None: no limit."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -53,14 +53,14 @@ class Child:
         return self.poll()
 
     def end(self, grace_s: float = 5) -> int:
-        """TERM to the group, KILL to the program after `grace_s` seconds, and then to what is left of the group.
+        """Send TERM to the group, KILL to the program after `grace_s` seconds, and then to the rest of the group.
 
-        What it had started is given `HELPERS_S` seconds to put things in order: when srun is killed, a second process
-        of it cancels the job step and gives the allocation back (Slurm, src/srun/libsrun/srun_job.c). Killed together,
-        they leave a job that runs on.
+        Its descendants get `HELPERS_S` seconds to clean up: when srun is killed, a second process of it cancels the job
+        step and gives the allocation back (Slurm, src/srun/libsrun/srun_job.c). Killed together, they leave a job that
+        runs on.
 
         Returns:
-            Its code, as `poll` gives it.
+            Its code, as from `poll`.
         """
         if self.poll() is None:
             self.signal(signal.SIGTERM)
@@ -75,7 +75,7 @@ class Child:
         return 0 if code is None else code
 
     def _leaves_some(self) -> bool:
-        """Whether a process of its group still runs; one that only waits to be reaped does not."""
+        """Whether a process of its group still runs; zombies do not count."""
         try:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
@@ -99,10 +99,10 @@ def start(
     cwd: Path | None = None,
     with_caller: bool = False,
 ) -> Child:
-    """Start a program in a session of its own; it reads nothing, and writes both streams to `log`.
+    """Start a program in a new session, without input, with both streams going to `log`.
 
     Args:
-        with_caller: its standard input is open until this process ends, so that it can end then as well.
+        with_caller: keep its standard input open until this process ends, so that it can end then as well.
 
     Raises:
         MissingError: the program does not exist.

@@ -1,4 +1,4 @@
-"""Which processes of this machine name a path: as program, mapped or open file, working directory or in a variable."""
+"""Finds processes of this machine that use a path: as program, mapped or open file, working directory or variable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class ProcessMatch:
-    """A process, and what of its names matches. Its account chose its `name`."""
+    """A process, and the names of it that match. Its account chose its `name`."""
 
     pid: int
     user: str
@@ -31,16 +31,16 @@ class ProcessMatch:
 
 
 def of_yard(roots: Iterable[bytes]) -> re.Pattern[bytes]:
-    """What names a revision of a yard, or something in its trash, given the paths by which the yard is named."""
+    """The pattern for paths of a yard's revisions or trash items, given the paths of the yard."""
     places = b"|".join(map(re.escape, roots))
     return re.compile(b"(?:" + places + rb")/(?:stacks/[^/\0\n:]+/[^/\0\n:]+|trash/[^/\0\n:]+)(?=[/\0\n:\s]|$)")
 
 
 def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
-    """The processes that name something with this pattern, and how many could not be looked into.
+    """The processes that name something matching this pattern, and the number of inaccessible ones.
 
-    A shell's own variables are not seen (the kernel shows those with which it was started), but those of what it
-    starts are: this process among them.
+    Variables set in a running shell are not visible (the kernel shows those at its start), but those of its children
+    are, including this process.
     """
     processes, hidden = [], 0
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):  # noqa: PTH208
@@ -57,7 +57,7 @@ def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
 
 
 def _names(pid: int) -> Iterator[bytes]:
-    """What the kernel shows of a process. One without memory of its own, as those of the kernel, names nothing."""
+    """The names that the kernel shows for a process. Kernel threads, without memory of their own, have none."""
     place = Path("/proc", str(pid))
     for name in _TEXTS:
         with (place / name).open("rb") as stream:
@@ -69,9 +69,7 @@ def _names(pid: int) -> Iterator[bytes]:
 
 
 def _target(link: Path) -> bytes:
-    """Where a link of the kernel leads; nothing for what is closed, or has a longer path than can be opened: every
-    account can make such a directory, and nothing of a yard is in one.
-    """
+    """The target of a kernel link; empty for a closed file or a too long path, which cannot be in a yard."""
     try:
         return os.fsencode(link.readlink())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Questions to another Python, as text for ``python -c``."""
+"""Code for queries to another Python, as text for ``python -c``."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pathlib import Path
 
 
 def about_distributions(code: str) -> str:
-    """Code that can use `heads` and `first` of `host.run.heads`, and the modules ``os`` and ``sys``."""
+    """Code with access to `heads` and `first` of `host.run.heads`, and the modules ``os`` and ``sys``."""
     return f"{Path(__file__).with_name('heads.py').read_text(encoding='utf-8')}\n{code}"

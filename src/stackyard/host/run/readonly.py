@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def become_view(words: list[str]) -> bool:
-    """Make this process see ``[PATH ...] -- [PATH ...]``; False if it cannot, for the reason on standard error."""
+    """Switch this process to the view ``[PATH ...] -- [PATH ...]``; False on failure, with a reason on stderr."""
     first = words.index("--")
     try:
         enter(words[:first], words[first + 1 :])
@@ -50,7 +50,7 @@ def become_view(words: list[str]) -> bool:
 
 
 def enter(readonly: list[str], writable: list[str]) -> None:
-    """Leave the mounts of everyone else, and make these paths read-only in one's own.
+    """Detach from other processes' mounts, and make these paths read-only.
 
     Raises:
         OSError: the kernel or the machine's policy refuses.
@@ -82,7 +82,7 @@ def _mount(source: str, target: str, flags: int) -> None:
 
 
 def _mounts() -> list[tuple[str, int]]:
-    """Every mount point with the flags that it must keep: without them an unprivileged remount is refused."""
+    """Every mount point with the flags to keep: without them an unprivileged remount is refused."""
     points = []
     with open("/proc/self/mountinfo", "rb") as stream:  # noqa: PTH123
         for line in stream:

@@ -1,4 +1,4 @@
-"""One running program of `host.run.command`: its streams, its end, and that of all it has started."""
+"""One running program of `host.run.command`: its streams, its end, and the end of its descendants."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class RunningProgram:
     """A program from its start to its end.
 
     Args:
-        guarded: start it by `host.run.guard`, which ends all that it starts; else only its process group can be ended.
-        view: how it sees the files.
+        guarded: start it by `host.run.guard`, which terminates all descendants; else only its process group can be
+            terminated.
+        view: its view of the files.
 
     Raises:
         OSError: it cannot be started.
@@ -77,7 +78,7 @@ class RunningProgram:
         """Wait for its end; kill it at `deadline` (by `time.monotonic`), or if this process is interrupted.
 
         Args:
-            watch: called several times a second meanwhile; what it raises ends the program.
+            watch: is called several times a second; an exception from it ends the program.
 
         Returns:
             Its standard output and error, and whether it was killed at the deadline.
@@ -134,7 +135,7 @@ class RunningProgram:
 
 
 class _Streams:
-    """What a program writes, read as it comes."""
+    """The output of a program, read as it arrives."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -147,9 +148,9 @@ class _Streams:
             self._selector.register(stream, selectors.EVENT_READ)
 
     def read(self, deadline: float, watch: Callable[[], object] = lambda: None) -> bool:
-        """Read until the program has ended; False where it has not until the deadline.
+        """Read until the program has ended; False if it still runs at the deadline.
 
-        Its streams are at their end then. A process that it left behind may keep them open: that one is not waited for.
+        Then its streams are at their end. A remaining descendant may keep them open; it is not waited for.
         """
         until = deadline
         while self._selector.get_map():
@@ -178,7 +179,7 @@ class _Streams:
             self._selector.unregister(stream)
 
     def text(self, stream: IO[bytes] | None) -> str:
-        """All that came, as UTF-8 with replacement and with line feeds at the ends of lines."""
+        """All output, as UTF-8 with replacement and with line feeds at the ends of lines."""
         assert stream is not None
         whole = b"".join(self._parts[stream]).decode("utf-8", "replace")
         return whole.replace("\r\n", "\n").replace("\r", "\n")
@@ -191,7 +192,7 @@ class _Streams:
 
 
 def _order(view: Sequence[str], words: Sequence[str], env: Mapping[str, str]) -> bytes:
-    """What the guard reads."""
+    """The input for the guard."""
     texts = [str(len(view)), *view, str(len(words)), *words, *(f"{name}={value}" for name, value in env.items())]
     if any("\0" in text for text in texts):
         raise ValueError("embedded null byte")
@@ -199,7 +200,7 @@ def _order(view: Sequence[str], words: Sequence[str], env: Mapping[str, str]) ->
 
 
 def _memory(name: str, content: bytes) -> int:
-    """A file without a name, to be read by another process."""
+    """An anonymous file for another process to read."""
     handle = os.memfd_create(f"stackyard-{name}")
     with os.fdopen(os.dup(handle), "wb") as stream:
         stream.write(content)

@@ -1,4 +1,4 @@
-"""How a small script of this package is started by another Python process, as quickly as it can be.
+"""Starts a small script of this package in another Python process, as fast as possible.
 
 Python compiles a script at each start and keeps no bytecode of it. Started in this way it takes the bytecode that an
 installation has beside the text, as for an import. No settings, no site-packages, no directory of ours on its path.
@@ -15,5 +15,5 @@ exec(e.SourceFileLoader('__main__',f).get_code('__main__'),{{'__name__':'__main_
 
 
 def words(script: Path) -> tuple[str, ...]:
-    """The words that run a script with this Python; its arguments come after them."""
+    """The command words that run a script with this Python; its arguments follow them."""
     return (sys.executable, "-I", "-S", "-B", "-c", _START.format(str(script)))

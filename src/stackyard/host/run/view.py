@@ -1,6 +1,6 @@
-"""A view of the files in which some directories are read-only, for programs that should change nothing there.
+"""Read-only views of directories, for programs that should not change anything there.
 
-Modes do not keep root out, nor an owner who changes them. In a mount namespace even root writes nothing by accident.
+File modes stop neither root nor an owner who changes them. In a mount namespace even root cannot write by accident.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _SCRIPT = Path(__file__).with_name("readonly.py")
 
 @dataclass(frozen=True)
 class View:
-    """Directories that are read-only, and those inside of them that are not. Without any, the files as they are."""
+    """Read-only directories, and writable ones inside of them. Without any, the plain files."""
 
     readonly: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The view in the words of `host.run.readonly`; none for the files as they are."""
+        """The view as arguments of `host.run.readonly`; none for the plain files."""
         return (*map(str, self.readonly), "--", *map(str, self.writable)) if self.readonly else ()
 
     def argv(self, words: Sequence[str]) -> tuple[str, ...]:
@@ -39,10 +39,10 @@ PLAIN = View()
 
 
 def view_of(readonly: Iterable[Path], writable: Iterable[Path] = ()) -> tuple[View, str]:
-    """The view, and why it cannot be made here (then it is the plain one). Directories that do not exist are left out.
+    """The view, and why it is impossible here (then it is the plain one). Missing directories are left out.
 
     Args:
-        writable: what stays as it is; of no effect outside of `readonly`.
+        writable: directories that stay writable inside of `readonly`.
     """
     tops = tuple(path for path in dict.fromkeys(readonly) if path.is_dir())
     inside = tuple(path for path in dict.fromkeys(writable) if path.is_dir() and any(_is_in(path, top) for top in tops))
@@ -52,7 +52,7 @@ def view_of(readonly: Iterable[Path], writable: Iterable[Path] = ()) -> tuple[Vi
 
 @lru_cache(maxsize=256)
 def _refused(readonly: tuple[Path, ...], writable: tuple[Path, ...]) -> str:
-    """Why this view cannot be made, found by making it; empty if it can."""
+    """Why this view is impossible, found by trying it; empty if it works."""
     from stackyard.host.run import command  # which runs programs in views
 
     try:

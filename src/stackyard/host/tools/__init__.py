@@ -1,1 +1,1 @@
-"""Programs and libraries of others that Stackyard uses: uv, rattler, pip's configuration, ssh-keygen, zstd."""
+"""Third-party programs and libraries that Stackyard uses: uv, rattler, pip's configuration, ssh-keygen, zstd."""

@@ -1,4 +1,4 @@
-"""pip's own configuration, read as pip reads it, because uv does not: pip.conf files and ``PIP_*`` variables.
+"""Reads pip's own configuration as pip does, because uv does not: pip.conf files and ``PIP_*`` variables.
 
 pip need not be installed. Order of precedence, lowest first: global files, the user's files (skipped if
 ``$PIP_CONFIG_FILE`` names one), the environment's file, ``$PIP_CONFIG_FILE``, variables. In a file the section
@@ -25,7 +25,7 @@ PYPI = "https://pypi.org/simple"
 
 @dataclass(frozen=True)
 class PipSettings:
-    """Where pip packages come from and how they are fetched, from all sources together.
+    """The sources of pip packages and the network settings, combined from all configuration.
 
     `indexes` are in pip's order, the main one first; `find_links` are directories, files or pages. Both are always
     addresses (`core.secrets`), whatever they are made from. `timeout_s` is in seconds, 0 for uv's default. `cert` is a

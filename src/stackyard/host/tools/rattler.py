@@ -1,4 +1,4 @@
-"""How rattler fetches: with the logins of its own storage and of netrc, and without those that addresses lack."""
+"""rattler's access to servers: with the logins of its own storage and of netrc, but without secrets in URLs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RETRIES = 3
 def client(places: Iterable[str]) -> Client:
     """A client for channels and packages, given by their addresses.
 
-    rattler writes the URLs that it is given into its caches, its records and its messages. So it gets `secrets.seen`,
-    and a mirror of it in this process where that is not enough to fetch.
+    rattler writes its URLs into caches, records and messages. So it gets `secrets.seen`, and if that is not sufficient
+    for a download, a mirror in this process.
     """
     from rattler import Client
     from rattler.networking import (

@@ -1,4 +1,4 @@
-"""ssh-keygen as the maker and the judge of signatures: ``-Y sign``, ``find-principals`` and ``verify``. It never asks.
+"""Signs and verifies with ssh-keygen: ``-Y sign``, ``find-principals`` and ``verify``. It never prompts.
 
 A key is a file, or a public key whose private half an ssh-agent or a security key has. Signers are listed in a file of
 the form that ssh-keygen(1) describes under ALLOWED SIGNERS; it also knows certificates and dates.
@@ -37,7 +37,7 @@ _DATES = {"key has expired": "has expired", "key is not yet valid": "is not vali
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a signature: who made it, as the list of signers has it, and what is wrong; empty: nothing."""
+    """The judgement of a signature: its signer, as listed, and the problem; empty: none."""
 
     signer: str = ""
     problem: str = ""
@@ -45,9 +45,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Signers:
-    """Who may sign: the list, and the revoked keys (a KRL, or public keys); an empty path: none are.
+    """The allowed signers: the list, and the revoked keys (a KRL, or public keys); an empty path: none.
 
-    `owners` are the accounts that may write to them, besides root.
+    `owners` are the accounts with permitted write access, besides root.
     """
 
     allowed: str
@@ -55,10 +55,10 @@ class Signers:
     owners: tuple[int, ...] = ()
 
     def require(self) -> None:
-        """See that both can be read, and that no other account may write to them or put others in their place.
+        """Require that both are readable, and that other accounts can neither write to nor replace them.
 
         Raises:
-            InputError: one cannot be read, or others could change it.
+            InputError: a file cannot be read, or other accounts could change it.
         """
         if self.allowed:
             hint = "see `signatures: allowed_signers:` of site.yaml"
@@ -69,7 +69,7 @@ class Signers:
 
 
 def fingerprint(signature: str) -> str:
-    """Of the key that made a signature, as ``ssh-keygen -l`` prints it.
+    """The fingerprint of the key of a signature, in the format of ``ssh-keygen -l``.
 
     Raises:
         ValueError: it is not a signature of ssh-keygen.
@@ -79,7 +79,7 @@ def fingerprint(signature: str) -> str:
 
 
 def other_namespace(signature: str, expected: str) -> str:
-    """A sentence where a signature was made for something else (``-n``), as those of files and commits are; else empty.
+    """A sentence if a signature is for another namespace (``-n``), as those of files and commits; else empty.
 
     Raises:
         ValueError: it is not a signature of ssh-keygen.
@@ -108,7 +108,7 @@ def _parts(signature: str) -> tuple[bytes, bytes]:
 
 
 def _text(data: bytes) -> tuple[bytes, bytes]:
-    """The first string of SSH's format, and what is behind it; two empty ones where it is cut."""
+    """The first string in SSH's format, and the rest; both empty if truncated."""
     size = int.from_bytes(data[:4], "big")
     return (data[4 : 4 + size], data[4 + size :]) if len(data) >= 4 + size else (b"", b"")
 
@@ -131,21 +131,21 @@ def sign(text: str, key: Path, namespace: str) -> str:
 
 
 def fits(text: str, signature: str, namespace: str) -> bool:
-    """Whether a signature is one of this text, by any signer. Errors are those of `judge`."""
+    """Whether a signature matches this text, by any signer. Errors as for `judge`."""
     with _as_file(signature) as file:
         return _keygen(_JUDGE_S, "check-novalidate", "-n", namespace, "-s", file, stdin=text).returncode == 0
 
 
 @contextmanager
 def _as_file(signature: str) -> Iterator[Path]:
-    """A signature in a file that no other account can replace while ssh-keygen is asked several times."""
+    """A signature as a file that other accounts cannot replace during several calls of ssh-keygen."""
     with scratch("signature") as directory:
         (directory / "text.sig").write_text(signature, encoding="utf-8")
         yield directory / "text.sig"
 
 
 def judge(text: str, signature: str, signers: Signers, namespace: str) -> Verdict:
-    """Who signed a text.
+    """The judgement of a text's signature.
 
     Raises:
         MissingError: no ssh-keygen, or one without signatures.
@@ -181,7 +181,7 @@ def _judge(text: str, signature: Path, signers: Signers, namespace: str) -> Verd
 
 
 def _listed_as(signature: Path, allowed: str) -> list[str]:
-    """The plain names before the key of a signature in the list of signers. ssh-keygen judges each."""
+    """The plain names with this key in the list of signers. ssh-keygen checks each."""
     try:
         key = base64.b64encode(_parts(signature.read_text(encoding="utf-8"))[0]).decode()
         lines = Path(allowed).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -216,10 +216,10 @@ def _not_valid(name: str, without_revoked: Result, allowed: str) -> str:
 
 
 def _keygen(limit_s: float, *words: str | Path, stdin: str | None = None) -> Result:
-    """Run ``ssh-keygen -Y``, which cannot ask: it has no terminal, and no program that asks for passphrases.
+    """Run ``ssh-keygen -Y`` without a terminal and askpass program, so that it cannot prompt.
 
-    It is the system's where there is one, without the libraries and variables of loaded modules: what is judged may be
-    one of them.
+    The system's program is preferred, without libraries and variables of loaded modules: these may be what is being
+    verified.
     """
     from stackyard.host.run.command import clean_environment, run, which  # late: most commands judge nothing
 

@@ -1,4 +1,4 @@
-"""The one way to uv: where the program is, the environment and options it is given, and what its failures mean."""
+"""The one door to uv: the program, its environment and options, and the meaning of its failures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _network(settings: PipSettings) -> dict[str, str]:
 
 
 def index_options(settings: PipSettings) -> list[str]:
-    """The options for where packages come from; of several indexes the best version of all is taken, as in pip."""
+    """The options for the sources of packages; among several indexes the best version counts, as in pip."""
     links = [f"--find-links={place_for_uv(place, settings)}" for place in settings.find_links]
     if settings.no_index or not settings.indexes:
         return [*links, "--no-index", *host_options(settings)]
@@ -64,12 +64,12 @@ def index_options(settings: PipSettings) -> list[str]:
 
 
 def place_for_uv(url: str, settings: PipSettings) -> str:
-    """An index, a page of links or a file as uv sees it: by an alias where a login or a token belongs to it."""
+    """The URL of an index, a page of links or a file for uv: an alias if it needs a login or a token."""
     return gateway.alias(url, trust(url, settings))
 
 
 def trust(url: str, settings: PipSettings) -> Trust:
-    """How the server of an address is reached, as pip is told to."""
+    """The connection settings for an address, from pip's configuration."""
     host = secrets.host_of(url)
     insecure = any(host in (name, name.rpartition(":")[0]) for name in settings.trusted_hosts)
     return Trust(settings.cert, settings.client_cert, insecure, settings.proxy)
@@ -109,7 +109,7 @@ def messages(result: command.Result) -> str:
 
 
 def failure(result: command.Result, what: str) -> StackyardError:
-    """A failed run as an error: `what` with uv's first cause; all messages, without passwords, are the detail."""
+    """The error for a failed run: `what` with uv's first cause; all messages, without secrets, are the detail."""
     lines = [line for line in messages(result).splitlines() if "does not contain any dependencies" not in line]
     text = secrets.redacted("\n".join(lines).strip())
     first = next((line for line in text.splitlines() if line.startswith("error: ")), text).removeprefix("error: ")
@@ -119,6 +119,6 @@ def failure(result: command.Result, what: str) -> StackyardError:
 
 
 def refused(output: str) -> bool:
-    """Whether a server wanted a login that it did not get, by the output of uv or git."""
+    """Whether a server demanded a login, according to the output of uv or git."""
     words = r"\b40[13] (Unauthorized|Forbidden)|error: 40[13]|could not read Username|Authentication failed"
     return re.search(words, output) is not None

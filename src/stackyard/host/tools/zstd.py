@@ -1,4 +1,4 @@
-"""zstd, by its own program: Python has a module for it from version 3.14 only, which is used to read."""
+"""zstd through its own program, since Python has a module for it only from version 3.14 on, used for reading."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stackyard.host.run.command import ending, run, which
 
 @cache
 def version() -> str:
-    """That of the program. Raises MissingError: not found."""
+    """The version of the program. Raises MissingError: not found."""
     match = re.search(r"v(\d[\d.]*)", run([_program(), "--version"], timeout_s=20).stdout)
     return match[1] if match else "unknown"
 
@@ -34,7 +34,7 @@ def _program() -> str:
 
 @contextmanager
 def packing(target: IO[bytes], level: int) -> Iterator[IO[bytes]]:
-    """A stream whose bytes are written to a file, compressed; the same for the same version and level.
+    """A stream whose bytes are compressed into a file, deterministic for a version and level.
 
     Raises:
         MissingError: the program is missing.
@@ -60,7 +60,7 @@ def packing(target: IO[bytes], level: int) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def unpacking(source: IO[bytes]) -> Iterator[IO[bytes]]:
-    """What a compressed file holds, as a stream; reading its end raises EOFError where the file is damaged.
+    """The decompressed content as a stream; reading its end raises EOFError if the file is damaged.
 
     Raises:
         MissingError: the program is missing.

@@ -18,11 +18,11 @@ class DependencyReader:
     """Reads the list; collects conda requirements in `conda` and pip's in `pip`.
 
     Args:
-        base_dir: the directory that relative paths start from.
+        base_dir: the directory to which paths are relative.
         axes: matrix axes that selectors may name.
         strict: see `RequirementsReader`.
-        notices: messages for the user are added to it.
-        problems: what is wrong is added to it.
+        notices: receives messages for the user.
+        problems: receives errors.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class DependencyReader:
             self.notice(self._pip_keys[0], "pip is not listed as a conda package: not needed here (conda would add it)")
 
     def problem(self, node: Node, message: str, hint: str) -> None:
-        """Add something that is wrong at a place."""
+        """Add an error at a place."""
         self.problems.append(InputError(message, where=node.where, hint=hint))
 
     def notice(self, node: Node, text: str) -> None:

@@ -1,4 +1,4 @@
-"""All of environment.yml, with conda's semantics; also the ``environment:`` mapping of a stack.yaml.
+"""Parses environment.yml with conda's semantics; also the ``environment:`` mapping of a stack.yaml.
 
 Every entry of a file becomes part of the `Environment`, a notice or an error with its place: nothing is dropped
 silently. All problems of a file are reported at once.
@@ -43,7 +43,7 @@ def load_environment(path: Path, *, axes: Collection[str] = (), strict: bool = T
         strict: reject included requirement files that do not exist. Otherwise they are listed in ``missing``.
 
     Raises:
-        InputError: it cannot be read or is wrong, with line, column and what to do; `ManyErrors` for several problems.
+        InputError: it cannot be read or is invalid, with line, column and a hint; `ManyErrors` for several problems.
     """
     from stackyard.inputs.load import kind_of
 
@@ -72,12 +72,12 @@ def parse_environment(node: Node, base_dir: Path, *, axes: Collection[str] = (),
 
     Args:
         node: the mapping; places in errors and requirements are its own file's.
-        base_dir: the directory that relative paths start from (where conda would run pip).
+        base_dir: the directory to which paths are relative (where conda would run pip).
         axes: names of matrix axes that selectors may use in addition to platforms.
         strict: as for `load_environment`.
 
     Raises:
-        InputError: what conda or pip does not accept; `ManyErrors` for several problems.
+        InputError: conda or pip does not accept it; `ManyErrors` for several problems.
     """
     if node.kind != "mapping":
         hint = "begin with `dependencies:` and indent the packages below it"
@@ -105,7 +105,7 @@ def variables_for(environment: Environment, platform: str, axes: Mapping[str, st
 
 
 def _as_url(channel: str, base_dir: Path) -> str:
-    """A channel that is a directory as a ``file://`` URL; names and URLs as they are."""
+    """A channel given as a directory as a ``file://`` URL; names and URLs are unchanged."""
     if not channel.startswith(("/", "./", "../", "~/")) and channel not in (".", ".."):
         return channel
     return absolute(channel, base_dir).as_uri()

@@ -1,4 +1,4 @@
-"""conda's MatchSpec: every form that conda accepts, parsed and written as py-rattler parses it.
+"""Parses conda's MatchSpec in every form that conda accepts, and writes it in py-rattler's form.
 
 conda and py-rattler agree on most of the language but not on all: conda takes ``name=1.2=build`` for the exact version
 and ``name=1.2`` for the fuzzy one, ignores white space nearly everywhere, keeps a hash after a URL only in explicit
@@ -45,7 +45,7 @@ _PARTS = re.compile(r"(?P<name>[^\s=<>!~]+)?(?P<rest>[><!=~\s].*)?", re.DOTALL)
 
 @dataclass
 class _SpecParts:
-    """The parts of one spec that are parsed so far."""
+    """The parsed parts of one spec."""
 
     text: str
     name: str = ""
@@ -61,17 +61,17 @@ class _SpecParts:
 def parse_matchspec(
     text: str, place: Where, *, base_dir: Path, selector: str = "", notices: list[str] | None = None
 ) -> CondaRequirement:
-    """Read one conda dependency.
+    """Parse one conda dependency.
 
     Args:
-        text: the dependency as it was written.
+        text: the dependency as written.
         place: where, for errors and for the requirement.
-        base_dir: the directory that a relative path to a package file is taken from.
-        selector: kept on the requirement.
-        notices: sentences about what conda ignores in this spec are added to it.
+        base_dir: the directory for relative paths to package files.
+        selector: stored in the requirement.
+        notices: receives sentences about parts of this spec that conda ignores.
 
     Raises:
-        InputError: conda does not accept it, or no solver can express it; with what to write instead.
+        InputError: conda does not accept it, or no solver can express it; the hint has an alternative.
     """
     try:
         reading = _read(text.strip(), base_dir)

@@ -1,4 +1,4 @@
-"""The version part of a conda spec: conda's meaning, written so that py-rattler reads the same.
+"""The version part of a conda spec, rewritten so that py-rattler interprets it as conda does.
 
 1.19       ==1.19          (exact)             >=1.2.*     >=1.2
 =1.19      1.19.*          (fuzzy)             !=1.2.*     !=1.2.*
@@ -18,7 +18,7 @@ _TOKEN = re.compile(r"[()|,]|[^()|,]+")
 
 
 class SpecProblem(Exception):
-    """A spec or a version that conda does not accept or no solver can express; `hint` says what to write instead."""
+    """A spec or version that conda does not accept or no solver can express; `hint` has an alternative."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ def fuzzy_or_exact(version: str, has_build: bool) -> str:
 
 
 def canonical_version(version: str) -> str:
-    """The version as py-rattler reads it unambiguously. Raises `SpecProblem`."""
+    """The version in a form that py-rattler parses unambiguously. Raises `SpecProblem`."""
     if version.startswith("^") or version.endswith("$"):
         raise SpecProblem("regular expressions for versions are not supported", "write a range: >=1.2,<1.4")
     pieces = [token if token in "()|," else _one(token) for token in _TOKEN.findall(version)]

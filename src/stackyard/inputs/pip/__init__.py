@@ -1,1 +1,1 @@
-"""pip's requirements format, and the settings that hold for pip packages."""
+"""pip's requirements format, and the settings for pip packages."""

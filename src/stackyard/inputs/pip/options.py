@@ -1,4 +1,4 @@
-"""The options of pip's requirements format: one table, read as pip's own option parser reads them.
+"""The options of pip's requirements format: one table, parsed as by pip's own option parser.
 
 Long options take ``--option value`` and ``--option=value`` and may be shortened as long as they stay unambiguous; short
 ones take ``-f value`` and ``-fvalue``. Words are split as by a shell, so values may be quoted.
@@ -115,7 +115,7 @@ def _no_such(word: str, where: Where) -> InputError:
 
 @dataclass
 class OptionsBuilder:
-    """Collects the options of all lines in pip's meaning: the last index wins, formats exclude each other."""
+    """Collects the options of all lines with pip's semantics: the last index wins, formats exclude each other."""
 
     values: dict[str, object] = field(default_factory=dict)
     no_binary: set[str] = field(default_factory=set)
@@ -123,7 +123,7 @@ class OptionsBuilder:
     lists: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, name: str, value: str) -> None:
-        """Take one option; those that name files or requirements are the reader's own."""
+        """Add one option; those that name files or requirements are handled by the reader."""
         lists = {
             "--extra-index-url": "extra_index_urls",
             "--find-links": "find_links",
@@ -148,17 +148,17 @@ class OptionsBuilder:
             exclusive(value, self.only_binary, self.no_binary)
 
     def build(self) -> PipOptions:
-        """The options of everything that was read."""
+        """The options of all lines."""
         lists = {name: tuple(dict.fromkeys(values)) for name, values in self.lists.items()}
         formats = {"no_binary": tuple(sorted(self.no_binary)), "only_binary": tuple(sorted(self.only_binary))}
         return PipOptions.model_validate({**self.values, **lists, **formats})
 
 
 def exclusive(value: str, target: set[str], other: set[str], *, keeps: bool = False) -> None:
-    """``:all:`` and ``:none:`` replace what came before; a name taken here is given up there.
+    """Apply pip's rules: ``:all:`` and ``:none:`` replace earlier names; a name added here is removed there.
 
     Args:
-        keeps: the names there stay with ``:all:``: they are read apart, and may come later.
+        keeps: with ``:all:``, keep the names of the other list: they are read separately, and may come later.
     """
     for name in filter(None, map(str.strip, value.split(","))):
         if name == ":none:":

@@ -1,7 +1,7 @@
-"""One pip requirement: a name with versions, a URL, a repository or a local path, as pip tells them apart.
+"""Parses one pip requirement: a name with versions, a URL, a repository or a local path, distinguished as by pip.
 
-pip decides in a fixed order (``pip._internal.req.constructors``): is a line a URL, does it look like a path, is it
-``name @ url``, is it a name with a specifier. The order is the same here.
+The tests have the same order as in pip (``pip._internal.req.constructors``): URL, path, ``name @ url``, name with a
+specifier.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LONGEST_FILENAME = 255
 
 @dataclass(frozen=True)
 class Options:
-    """The options that stand on a requirement's own line."""
+    """The options on a requirement's own line."""
 
     hashes: tuple[str, ...] = ()
     config_settings: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Context:
-    """What a requirement is read in: the directory of relative paths, the environment for ``${NAME}``, its notices."""
+    """The context of a requirement: the directory of relative paths, the environment for ``${NAME}``, its notices."""
 
     base_dir: Path
     environ: Mapping[str, str]
@@ -63,7 +63,7 @@ class Context:
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """Replace ``${NAME}`` as pip does: capital letters, digits and ``_`` only; what is not set stays as it is."""
+    """Replace ``${NAME}`` as pip does: capital letters, digits and ``_`` only; unset variables are kept."""
     return _VARIABLE.sub(lambda match: environ.get(match["name"]) or match.group(), text)
 
 
@@ -81,18 +81,18 @@ def parse_requirement(
     options: Options | None = None,
     selector: str = "",
 ) -> PipRequirement:
-    """Read one requirement, without its options.
+    """Parse one requirement, without its options.
 
     Args:
         text: the requirement; for an editable one the text after ``-e``.
         place: where, for errors and for the result.
         context: base directory, environment and notices.
-        editable: it was ``-e``: kept on the result, which becomes a wheel made from a snapshot.
+        editable: whether it was ``-e``: stored in the result, which becomes a wheel made from a snapshot.
         options: ``--hash`` and ``--config-settings`` of the same line.
-        selector: kept on the result.
+        selector: stored in the result.
 
     Raises:
-        InputError: pip does not accept it; the hint says what to write instead.
+        InputError: pip does not accept it; the hint has an alternative.
         OSError: a local path cannot be looked up.
     """
     reader = _Reader(text.strip(), place, context, editable)
@@ -149,7 +149,7 @@ class _Reader:
         return self._name()
 
     def refuse(self, message: str, hint: str) -> InputError:
-        """The error for this line."""
+        """The error for this requirement."""
         message = f"{quoted(self.text)} is not a pip requirement: {message}"
         return InputError(message, where=self.place, hint=cut(hint))
 
@@ -183,7 +183,7 @@ class _Reader:
         return self._fields(kind, line, name, extras, specifier, self._marker(marker), url=clean)
 
     def _require_git(self, url: str) -> None:
-        """Refuse repositories that pip reads and uv does not; most servers have closed git://, which pip takes."""
+        """Reject repositories that pip supports and uv does not; most servers no longer offer git://."""
         match = _REPOSITORY.fullmatch(url)
         if not match:
             return

@@ -1,4 +1,4 @@
-"""pip's requirements format: whole files, the ``pip:`` list of an environment, and what they include.
+"""Parses pip's requirements format: whole files, the ``pip:`` list of an environment, and included files.
 
 Lines go through the same steps as in pip, in the same order: continuation lines are joined, comments removed,
 ``${NAME}`` replaced, requirement and options separated. Paths follow pip's rules too: ``-r`` and ``-c`` are relative
@@ -42,7 +42,7 @@ DOWNLOAD_TIMEOUT_S = 10
 
 @dataclass(frozen=True)
 class Line:
-    """One line with its place and the selector that it holds under."""
+    """One line with its place and its selector."""
 
     text: str
     place: Where
@@ -54,7 +54,7 @@ class RequirementsReader:
     """Reads lines and files of pip's requirements format and collects their contents.
 
     Args:
-        base_dir: the directory that local requirements are relative to.
+        base_dir: the directory to which local requirements are relative.
         strict: reject included files that do not exist, and download those that are URLs. Otherwise they are listed in
             `missing`, so that a file can be shown without the rest of its project.
         environ: for ``${NAME}``; the process's environment by default.
@@ -73,7 +73,7 @@ class RequirementsReader:
     _options: OptionsBuilder = field(default_factory=OptionsBuilder)
 
     def fields(self, *others: str) -> dict[str, Any]:
-        """The fields of an `Environment` that hold what was read so far; with the notices of others before its own."""
+        """The fields of an `Environment` for the lines read so far; `others` are notices to put before."""
         return {
             "pip": tuple(self.pip),
             "constraints": tuple(self.constraints),
@@ -85,7 +85,7 @@ class RequirementsReader:
         }
 
     def told(self) -> tuple[str, ...]:
-        """The notices, each once. Of many missing paths, as `pip freeze` writes them, only the first ones."""
+        """The notices without duplicates. Of many missing paths, as in `pip freeze` output, only the first ones."""
         notices = tuple(dict.fromkeys(self.notices))
         absent = [notice for notice in notices if notice.endswith(NOT_THERE)]
         if len(absent) <= 2 * _SHOWN_ABSENT:
@@ -95,16 +95,16 @@ class RequirementsReader:
         return (*(notice for notice in notices if notice not in rest), more)
 
     def add_option(self, name: str, value: str) -> None:
-        """Take an option that is not written as pip writes it, e.g. conda-lock's ``pip-repositories``."""
+        """Add an option that is written differently than in pip, e.g. conda-lock's ``pip-repositories``."""
         self._options.add(name, value)
 
     def read_file(self, path: Path, *, constraint: bool = False) -> None:
-        """Read a requirements file, or one of constraints as ``-c`` includes it, and all that it includes."""
+        """Read a requirements file, or one of constraints as included by ``-c``, and its included files."""
         self._read_text(read_text(path), str(path), selector="", constraint=constraint, stack=(str(path.resolve()),))
         self.files.append(str(path.resolve()))
 
     def read_lines(self, lines: list[Line], origin: str) -> None:
-        """Read the lines of a ``pip:`` list; `origin` is the file that they stand in."""
+        """Read the lines of a ``pip:`` list; `origin` is the file that has them."""
         self._read_lines(lines, origin, constraint=False, stack=())
 
     def _read_text(self, text: str, origin: str, *, selector: str, constraint: bool, stack: tuple[str, ...]) -> None:
@@ -159,7 +159,7 @@ class RequirementsReader:
                 self._take_option(name, value, line, origin)
 
     def _place_of(self, value: str) -> str:
-        """The included file: a path with the values of its variables, or the address of a URL."""
+        """The included file: a path with variables replaced, or the address of a URL."""
         expanded = expand(value, self.environ)
         if not _SCHEME.match(expanded):
             return expanded
@@ -178,7 +178,7 @@ class RequirementsReader:
         self._options.add(name, taken)
 
     def _find_links(self, value: str, origin: str) -> str:
-        """A URL as it is, a directory as an absolute path: next to the file, else relative to the base directory."""
+        """A URL unchanged, a directory as an absolute path: next to the file, else relative to the base directory."""
         if "://" in value or _SCHEME.match(value):
             return value
         text = expand(value, self.environ)
@@ -217,7 +217,7 @@ class RequirementsReader:
                 self.notices.append(f"{line.place.in_short}: {text}")
 
     def _notice_swallowed(self, lines: list[Line]) -> None:
-        """pip joins lines first: a comment that ends with a backslash after a requirement goes on in the next line."""
+        """Add a notice on comments that end with a backslash, since pip joins lines first."""
         inside = False
         for line in lines:
             text = line.text.strip()
@@ -239,7 +239,7 @@ def read_requirements(path: Path, *, strict: bool = True) -> Environment:
     """A requirements.txt as an environment without a conda part.
 
     Raises:
-        InputError: what pip does not accept, with its place; `ManyErrors` if there are several.
+        InputError: pip does not accept a line, with its place; `ManyErrors` if there are several.
     """
     reader = RequirementsReader(path.resolve().parent, strict=strict)
     reader.read_file(path)
@@ -258,7 +258,7 @@ def _refuse_other_text(reader: RequirementsReader) -> None:
 
 
 def logical_lines(lines: list[Line]) -> list[Line]:
-    """Join continuation lines, remove comments and drop what is then empty; each line keeps the place of its first."""
+    """Join continuation lines, remove comments and drop empty lines; each line keeps its first line's place."""
     joined: list[Line] = []
     parts: list[Line] = []
     for line in lines:
@@ -283,7 +283,7 @@ def _join(parts: list[Line]) -> Line:
 
 
 def _require_constraint(read: PipRequirement) -> None:
-    """Raise InputError for what pip does not allow as a constraint (``req_install.check_invalid_constraint_type``)."""
+    """Raise InputError for a requirement that pip forbids as a constraint (``check_invalid_constraint_type``)."""
     hint = "write it as a requirement: in the file that is installed, not in the constraints"
     if not read.name:
         problem = "unnamed requirements are not allowed as constraints"

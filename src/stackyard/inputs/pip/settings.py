@@ -1,4 +1,4 @@
-"""The settings that hold for pip packages: pip's own configuration, then the site's policy, then the spec's options."""
+"""The settings for pip packages: pip's own configuration, then the site's policy, then the spec's options."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TRUE = {"1", "true", "yes", "y", "t", "on"}
 def settings(
     policy: PipPolicy, options: PipOptions, environ: Mapping[str, str], places: Mapping[str, Where] | None = None
 ) -> tuple[PipSettings, tuple[str, ...]]:
-    """The settings for one set of requirements, and notices about what was left out.
+    """The settings for one set of requirements, and notices about omitted parts.
 
     Args:
-        policy: the site's; its index takes the place of pip.conf's, its lists are added.
+        policy: the site's policy; its index replaces pip.conf's, its lists are added.
         options: those of the requirements file or pip section; ``--index-url`` there replaces all indexes, as in pip.
-        environ: where ``PIP_*`` and the homes of the files are read from, and ``${NAME}`` in URLs. The settings have
-            addresses (`core.secrets`): logins, tokens and the values of variables are not in them.
-        places: the line of each index and find-links place of the options, for errors.
+        environ: the source of ``PIP_*``, home directories, and ``${NAME}`` in URLs. The settings have addresses
+            (`core.secrets`): logins, tokens and the values of variables are not in them.
+        places: the line of each index and find-links entry, for errors.
 
     Raises:
         InputError: pip's configuration cannot be read, or an option needs a variable that is not set.
@@ -70,7 +70,7 @@ def settings(
 
 
 def mirrored(url: str, policy: PipPolicy) -> str:
-    """The address of an index where the site has it: the longest of its mirror rules that the URL begins with."""
+    """The address of the site's mirror of an index: by the longest of its mirror rules that the URL begins with."""
     for original in sorted(policy.mirrors, key=len, reverse=True):
         start = original.rstrip("/")
         if url.rstrip("/") == start or url.startswith(f"{start}/"):
@@ -81,8 +81,7 @@ def mirrored(url: str, policy: PipPolicy) -> str:
 def _refuse_unset(
     policy: PipPolicy, options: PipOptions, environ: Mapping[str, str], places: Mapping[str, Where]
 ) -> None:
-    """Raise InputError for a variable in an index or find-links place that is not set; pip would ask a host of that
-    name."""
+    """Raise InputError for an unset variable in an index or find-links URL; pip would use its name as a host."""
     urls = (policy.index_url, *policy.extra_index_urls, *policy.find_links)
     for text in (*urls, options.index_url, *options.extra_index_urls, *options.find_links):
         for problem in unset(text, text, environ, places.get(text)) if text else ():
@@ -90,7 +89,7 @@ def _refuse_unset(
 
 
 def unset(url: str, text: str, environ: Mapping[str, str], where: Where | None) -> Iterator[InputError]:
-    """The error for each variable in a URL that is not set. `text`: what the file says."""
+    """The error for each unset variable in a URL. `text`: the text in the file."""
     for name in secrets.variables(url):
         if not environ.get(name):
             message = f"{quoted(text)} needs the variable {name}, which is not set"
@@ -98,7 +97,7 @@ def unset(url: str, text: str, environ: Mapping[str, str], where: Where | None) 
 
 
 def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:
-    """The settings with more packages that are compiled here even where a wheel exists."""
+    """The settings with more packages that are always compiled."""
     targets = tuple(canonical(n) for n in names)
     return replace(
         base,
@@ -108,7 +107,7 @@ def compiling(base: PipSettings, names: tuple[str, ...]) -> PipSettings:
 
 
 def _existing(places: list[str], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The addresses of places without local ones that do not exist, which pip skips too."""
+    """The addresses without missing local directories, which pip skips too."""
     paths, notices = [], []
     for place in (secrets.address(text, environ, base=True) for text in places):
         opened = secrets.with_server(place, environ)

@@ -1,1 +1,1 @@
-"""Reading YAML with the place of every value, within bounds, into models."""
+"""Reads YAML with the place of every value, within bounds, into models."""

@@ -1,7 +1,7 @@
-"""Which values are plainly right for a field, without pydantic: of exactly its type, within its bounds and grammars.
+"""Accepts obviously valid values of a field without pydantic: of exactly its type, within its bounds and grammars.
 
-What is accepted here, pydantic accepts too, and makes the same of it. What is refused here may still be right: it is
-pydantic that decides, and says why.
+Values accepted here are also accepted by pydantic, with the same result. Values refused here may still be valid:
+pydantic decides, and reports the error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MISSING: Any = object()
 
 
 class UnclearValue(Exception):
-    """A value is not plainly right."""
+    """A value is not obviously valid."""
 
 
 class LateField:
-    """What is said about a field, or a type in ``Annotated``: its default, and its bounds in pydantic's words."""
+    """The properties of a field, or of a type in ``Annotated``: its default, and its bounds in pydantic's terms."""
 
     def __init__(self, default: Any = MISSING, **about: Any) -> None:
         self.default, self.about = default, about
@@ -32,12 +32,12 @@ class LateField:
 
     @property
     def description(self) -> str | None:
-        """What it is for; None where the name says so."""
+        """Its description; None if the name is sufficient."""
         return self.about.get("description")
 
     @property
     def exclude(self) -> bool:
-        """Whether files and records leave it out."""
+        """Whether files and records omit it."""
         return bool(self.about.get("exclude"))
 
     @property
@@ -46,7 +46,7 @@ class LateField:
         return hints_of(self.owner)[self.name]
 
     def get_default(self, *, call_default_factory: bool = False) -> Any:
-        """Its default, as pydantic's fields have it."""
+        """Its default, as in pydantic's fields."""
         return self.default
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
@@ -62,11 +62,11 @@ class LateField:
 
 
 class ShortForm:
-    """In ``Annotated``: what people may write in the place of a value, e.g. a text for a list with that one item.
+    """In ``Annotated``: a short form that users may write, e.g. a text for a list with that one item.
 
     Args:
-        before: makes the value of what was written.
-        written: the type of what may be written, for a JSON Schema.
+        before: converts the short form to the value.
+        written: the type of the short form, for a JSON Schema.
     """
 
     def __init__(self, before: Callable[[Any], Any], written: Any) -> None:
@@ -77,7 +77,7 @@ class ShortForm:
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """The same for pydantic."""
+        """The equivalent for pydantic."""
         from pydantic import BeforeValidator
 
         validator = BeforeValidator(self.before, json_schema_input_type=self.written)
@@ -90,7 +90,7 @@ def keyed(key: str) -> Callable[[Any], Any]:
 
 
 class ShownAs:
-    """In ``Annotated``: the JSON Schema of a value whose form is checked elsewhere."""
+    """In ``Annotated``: the JSON Schema of a value that is validated elsewhere."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.schema = schema
@@ -117,13 +117,13 @@ _WITHIN: dict[str, Any] = {
 
 @cache
 def hints_of(cls: Any) -> dict[str, Any]:
-    """The types of a model's fields, with what is said about them."""
+    """The types of a model's fields, with their annotations."""
     types = get_type_hints(cls, include_extras=True)
     return {name: types[name] for name in cls.model_fields}
 
 
 def accepted(model: Any, values: Any) -> dict[str, Any]:
-    """All fields of a model: from values that are plainly right, and defaults. Raises UnclearValue."""
+    """All fields of a model, from obviously valid values and defaults. Raises Refused."""
     fields = model.model_fields
     if type(values) is not dict or not values.keys() <= fields.keys():
         raise UnclearValue

@@ -1,4 +1,4 @@
-"""What all models are: closed and immutable."""
+"""The base of all models: closed and immutable."""
 
 from __future__ import annotations
 

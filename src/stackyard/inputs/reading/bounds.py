@@ -1,4 +1,4 @@
-"""ruamel.yaml's composer with bounds on the number of values and on their depth, checked while it reads.
+"""ruamel.yaml's composer with bounds on the number and the depth of values, checked while it reads.
 
 Without them a few hundred bytes can take gigabytes or end in a RecursionError.
 """

@@ -1,9 +1,9 @@
-"""`LateModel`: a model that starts without pydantic, for what a launch reads: the site's compiled file and its options.
+"""`LateModel`: a model that starts without pydantic, for a launch: the site's compiled file and its options.
 
-Values that are plainly right (`inputs.reading.acceptance`) are taken as they are. For everything else (a number as
-text, a wrong value and its message, a file of yours, a JSON Schema) the same class is made for pydantic, which is
-imported then, and makes instances of this one. A site of defaults takes 0.15 billion instructions so (valgrind, with
-the start of Python), by pydantic 0.70. To the type checker a late model is a `inputs.reading.base.Model`.
+Obviously valid values (`inputs.reading.acceptance`) are used directly. For everything else (a number as text, a wrong
+value and its message, a file of yours, a JSON Schema) the same class is made for pydantic, which is imported then, and
+makes instances of this one. A site of defaults takes 0.15 billion instructions so (valgrind, with the start of Python),
+by pydantic 0.70. To the type checker a late model is a `inputs.reading.base.Model`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["Field", "LateModel"]
 
 
 class _PlainForm(NamedTuple):
-    """How models become plain values: as JSON has them, without what is at its default."""
+    """The options for dumping models as plain values: JSON types, without default values."""
 
     as_json: bool
     lean: bool
 
 
 class _LateModel:
-    """Closed and immutable, as `Model`. Its slots are those in which pydantic keeps what belongs to an instance."""
+    """Closed and immutable, as `Model`. Its slots are those of pydantic's instances."""
 
     __slots__ = ("__dict__", "__pydantic_extra__", "__pydantic_fields_set__", "__pydantic_private__")
     model_fields: ClassVar[dict[str, LateField]] = {}
@@ -51,7 +51,7 @@ class _LateModel:
         self._put(model.__dict__, model.model_fields_set)
 
     def checked(self) -> None:
-        """Raise ValueError where values contradict each other; a model with such rules has its own."""
+        """Raise ValueError if values contradict each other; models with such rules override this."""
 
     @classmethod
     def model_validate(cls, values: Any, *, context: Any = None) -> Any:
@@ -74,7 +74,7 @@ class _LateModel:
 
     @classmethod
     def model_accept(cls, values: Mapping[str, Any]) -> Any:
-        """The model of values that are plainly right. Raises UnclearValue, or the ValueError of `checked`."""
+        """The model of obviously valid values. Raises Refused, or the ValueError of `checked`."""
         model = object.__new__(cls)
         model._put(accepted(cls, values), values)
         model.checked()
@@ -88,7 +88,7 @@ class _LateModel:
 
     @property
     def model_fields_set(self) -> set[str]:
-        """The fields that were given, and are not defaults."""
+        """The fields with given values, not defaults."""
         return self.__pydantic_fields_set__
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Any:
@@ -98,7 +98,7 @@ class _LateModel:
         return model
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
-        """As plain values."""
+        """The plain values."""
         known = options.keys() <= {"mode", "include", "exclude", "exclude_defaults"}
         if known and _is_flat(options.get("include")):
             how = _PlainForm(options.get("mode") == "json", bool(options.get("exclude_defaults")))
@@ -106,7 +106,7 @@ class _LateModel:
         return dict(self._reader().dump_python(self, **options))
 
     def model_dump_json(self, **options: Any) -> str:
-        """As JSON."""
+        """The JSON text."""
         return json.dumps(self.model_dump(mode="json", **options), ensure_ascii=False, separators=(",", ":"))
 
     def _dump(self, how: _PlainForm, include: Any = None, exclude: Iterable[str] = ()) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class _LateModel:
 
     @classmethod
     def _reader(cls) -> Any:
-        """What pydantic makes of the class."""
+        """The pydantic model of the class."""
         if "_adapter" not in vars(cls):
             from pydantic import TypeAdapter
 
@@ -150,7 +150,7 @@ class _LateModel:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """The schema of the class for pydantic, which makes instances of this one instead."""
+        """The pydantic schema of the class, which creates instances of this class instead."""
         schema = handler(_strict(cls))
         core_schema = handler.resolve_ref_schema(schema)
         while core_schema["type"] != "model":
@@ -160,7 +160,7 @@ class _LateModel:
 
 
 def _is_flat(include: Any) -> bool:
-    """Whether fields are named one by one, and those of the models in them; pydantic knows more."""
+    """Whether `include` names fields one by one, with those of nested models; pydantic allows more."""
     parts = include.values() if isinstance(include, Mapping) else ()
     return all(part is True or isinstance(part, set) for part in parts)
 

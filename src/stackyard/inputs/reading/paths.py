@@ -1,4 +1,4 @@
-"""Paths as written in spec files: relative to a directory, with ``~``; and the files that others name."""
+"""Paths in spec files: relative to a directory, with ``~``; and checks of named files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from stackyard.yard import disk
 
 
 def absolute(text: str, base_dir: Path) -> Path:
-    """The absolute path that `text` means, seen from `base_dir`, without links and ``..``.
+    """The absolute path for `text`, relative to the base directory, with links and ``..`` resolved.
 
-    NUL, which no path can contain, is removed. A loop of links stays: who opens it gets an OSError.
+    NUL, which no path can contain, is removed. A loop of links is kept: opening it raises an OSError.
     """
     return Path(os.path.realpath(base_dir / with_home(text.replace("\0", ""))))
 
 
 def with_home(text: str) -> Path:
-    """A path with the home directory in the place of ``~``; ``~name`` of an unknown account stays as written.
+    """A path with ``~`` replaced by the home directory; ``~name`` of an unknown account is kept.
 
     Raises:
         MissingError: it is below your home, and you have none (`host.files.home`).
@@ -35,7 +35,7 @@ def require_file(path: Path, hint: str, where: Where | None = None, *, kind: str
     """Raise InputError if a file that another one names does not exist, or cannot be looked up.
 
     Args:
-        hint: where the path is looked for, or what to name.
+        hint: where the path is searched, or what to name.
         where: the place that names it.
         kind: for the message: ``included file``.
     """

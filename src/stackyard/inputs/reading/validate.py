@@ -1,7 +1,7 @@
-"""From a tree of YAML nodes to a model; all problems at once, each with its line and column.
+"""Creates a model from a tree of YAML nodes; reports all problems at once, each with line and column.
 
-Scalars reach the models as they were written: ``3.10`` stays ``3.10``, ``0022`` stays ``0022``, and an environment
-variable set to ``yes`` is ``yes``. Numbers and booleans are made from the text only if a field requires them.
+Models receive scalars as written: ``3.10`` stays ``3.10``, ``0022`` stays ``0022``, and an environment variable set to
+``yes`` is ``yes``. Numbers and booleans are made from the text only if a field requires them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ELSEWHERE = {
 
 
 def plain(node: Node | None, typed: Collection[Path] = (), path: Path = ()) -> Any:
-    """The content of a node with scalars as they were written; empty values are None.
+    """The content of a node with scalars as written; empty values are None.
 
     Args:
         typed: paths below which values keep the type that YAML gives them (free-form parts such as ``condarc.extra``).
@@ -67,7 +67,7 @@ def validate(
 
 
 def without_nulls(kind: Any, value: Any) -> Any:
-    """The data without the keys that were left empty, where the model has a default for them."""
+    """The data without empty keys for which the model has a default."""
     if isinstance(value, Mapping):
         known = _fields(kind)
         return {
@@ -81,7 +81,7 @@ def without_nulls(kind: Any, value: Any) -> Any:
 
 
 def problem(model: type[BaseModel], error: Any, document: Document) -> InputError:
-    """A pydantic error as an InputError: what is wrong, where, and what to do."""
+    """A pydantic error as an InputError: what is wrong, where, and a hint."""
     path: Path = tuple(error["loc"])
     if path[-1:] == ("[key]",):
         return _wrong_key(path[:-1], error, document)
@@ -92,13 +92,13 @@ def problem(model: type[BaseModel], error: Any, document: Document) -> InputErro
 
 
 def said(error: Any, name: str) -> Said:
-    """A pydantic error about what has this name in words of ours: what is wrong, and a hint."""
+    """A pydantic error about a named value in our own words: what is wrong, and a hint."""
     make = _SAID.get(error["type"], _said_by_pydantic)
     return make(cut(name), error.get("input"), {"msg": error["msg"], **error.get("ctx", {})})
 
 
 def _wrong_key(path: Path, error: Any, document: Document) -> InputError:
-    """The error for a key of a mapping that the grammar of its keys refuses."""
+    """The error for a key of a mapping that violates the grammar of its keys."""
     message, hint = said(error, ".".join(str(step) for step in path[:-1]))
     return InputError(message, where=document.key_where(*path), hint=hint)
 

@@ -1,4 +1,4 @@
-"""Reading a YAML file of one model that carries the number of its format: a job file, a bindings file."""
+"""Reads a YAML file of one model with a format number: a job file, a bindings file."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def load_versioned(
 
     Args:
         what: the file in messages, e.g. ``a job file``.
-        hint: what to do where it holds something else than a mapping.
-        fill: makes the values of what is written, e.g. replaces variables.
+        hint: the hint if it is not a mapping.
+        fill: converts the written values, e.g. replaces variables.
 
     Raises:
         InputError: it cannot be read, is not YAML, or has another format, unknown keys or wrong values: all problems

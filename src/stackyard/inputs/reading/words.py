@@ -1,7 +1,7 @@
-"""The types of names and words in the files that people write: one declaration is a door for every file and key.
+"""The types of names and words in users' files: one declaration applies to every file and key.
 
-Each is a `stackyard.core.grammar` as pydantic applies it; `inputs.reading.validate` turns what is raised into an error
-with its place.
+Each is a `stackyard.core.grammar` as pydantic applies it; `inputs.reading.validate` turns its exceptions into errors
+with places.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNFILLED = "unfilled"
 class _GrammarType:
     """A grammar in ``Annotated``, for pydantic and for `inputs.reading.acceptance`.
 
-    `or_empty`: an empty text is the default, and means that nothing is set.
+    `or_empty`: an empty text is the default, and means not set.
     """
 
     check: Callable[[str], object]

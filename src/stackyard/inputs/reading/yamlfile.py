@@ -1,4 +1,4 @@
-"""YAML with the place of every value: how every spec file is read.
+"""YAML with the place of every value, for all spec files.
 
 A file becomes a `Document`, a tree of `Node`s that each know their line, their column, the text as it was written and
 the comment next to them. The text matters because YAML reads ``python: 3.10`` as the number 3.1; the comment because
@@ -107,14 +107,14 @@ class Document:
         return best.where if best else Where(self.file)
 
     def key_where(self, *path: str | int) -> Where:
-        """Where the last key of a path is written; for an index, or a key that does not exist, as `where`."""
+        """The place of the last key of a path; for an index, or a missing key, as `where`."""
         parent = self.at(*path[:-1]) if path else None
         key = parent.key(str(path[-1])) if parent else None
         return key.where if key else self.where(*path)
 
 
 def raise_problems(problems: Sequence[InputError]) -> None:
-    """Raise nothing, the one problem, or all of them as one `ManyErrors`, in the order of the file."""
+    """Raise the one problem, or several as one `ManyErrors`, in the order of the file; nothing without problems."""
     if len(problems) == 1:
         raise problems[0]
     if problems:
@@ -161,7 +161,7 @@ def read_yaml(path: Path) -> Document:
 
 
 def packaged(package: str, name: str) -> Any:
-    """The values of a YAML file that comes with a package of this program."""
+    """The values of a YAML file inside a package of this program."""
     from importlib import resources  # late: it imports much, and most commands read none
 
     return parse_yaml(resources.files(package).joinpath(name).read_text(encoding="utf-8"), name).value
@@ -195,7 +195,7 @@ def parse_yaml(text: str, file: str) -> Document:
 
 
 def too_large(what: str, where: Where) -> InputError:
-    """The error for a file beyond the bounds of what people write."""
+    """The error for a file that exceeds the size limits for users' files."""
     return InputError(f"too large: {what}", where=where, hint="split it, or check how it was made")
 
 
@@ -210,7 +210,7 @@ class _Builder:
         self._open: set[int] = set()
 
     def build(self, raw: Any, above: Node | None) -> Node:
-        """`above` is the key that a value belongs to: the place of a value that was left empty."""
+        """The `Node` for a raw node; `above` is the key of the value, which gives the place of an empty value."""
         known = self._done.get(id(raw))
         if known:
             return known

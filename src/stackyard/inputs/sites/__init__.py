@@ -1,1 +1,1 @@
-"""site.yaml, bindings.yaml, and which site and yard a command works with."""
+"""site.yaml, bindings.yaml, and the site and yard of a command."""

@@ -1,4 +1,4 @@
-"""bindings.yaml: what an image gets from the host when it runs, each path with its reason.
+"""bindings.yaml: the host's files that an image gets at run time, each path with its reason.
 
 `stackyard bindings detect` writes it, you review it, and `launch.container.bindings` of site.yaml names it.
 
@@ -28,7 +28,7 @@ Family = Literal["openmpi", "mpich", "cray-mpich", "intel-mpi", "mvapich", "spec
 
 
 def _bindable(text: str) -> str:
-    """A path that stands in ``--bind``, in a list that is split at commas, and in a shell's glob."""
+    """A path that is valid in ``--bind``, in a comma-separated list, and in a shell's glob."""
     if not text.startswith("/") or "**" in text or any(c in text for c in ":,\n\0 '\"\\$`"):
         raise ValueError(f"{text!r} is not an absolute path without blanks, colons, commas, quotes, $ and **")
     return text
@@ -46,7 +46,7 @@ class BoundPath(Model):
 
 
 class Bind(BoundPath):
-    """One file or directory, and where it is in the image."""
+    """One file or directory, and its path in the image."""
 
     to: OptionalBindPath = Field("", description="Empty: the same path")
 
@@ -60,14 +60,14 @@ class BoundVariable(Model):
 
 
 class BoundOption(Model):
-    """One more option of the runtime's exec command."""
+    """One additional option of the runtime's exec command."""
 
     option: Text
     why: Text = ""
 
 
 class HostMpi(Model):
-    """The MPI that the image's programs are to use."""
+    """The MPI for the image's programs."""
 
     family: Family = "none"
     version: str = ""
@@ -76,7 +76,7 @@ class HostMpi(Model):
 
 
 class LastTest(Model):
-    """Where and when the paths were last seen to exist."""
+    """Host and date at which the paths were last seen to exist."""
 
     host: str = ""
     time: str = ""
@@ -84,7 +84,7 @@ class LastTest(Model):
 
 
 class HostBindings(Model):
-    """What an image gets from the host."""
+    """The host's files and settings that an image gets at run time."""
 
     name: str = Field("", description="A word for it, e.g. openmpi-4.1.4")
     summary: Text = ""
@@ -102,12 +102,12 @@ class HostBindings(Model):
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The paths without which no program starts: a runtime refuses to bind what does not exist."""
+        """The paths that must exist: a runtime refuses to bind missing ones."""
         every = (*self.binds, *self.libraries, *(bound for bound in self.preload if not self._is_bound(bound.path)))
         return tuple(dict.fromkeys(bound.path for bound in every if "*" not in bound.path))
 
     def applied(self, policy: ContainerPolicy, place: Place = APPTAINER) -> ContainerPolicy:
-        """The site's container policy with these bindings in it: its own binds, variables and options stay."""
+        """The site's container policy with these bindings added to its own binds, variables and options."""
         extra = [entry.path for entry in self.preload if not self._is_bound(entry.path)]
         preload = [
             f"{place.libraries}/{Path(p).name}" if p in extra else p for p in (entry.path for entry in self.preload)

@@ -1,4 +1,4 @@
-"""Where the container runtimes have the host's libraries in an image."""
+"""The directories in which container runtimes provide the host's libraries in an image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIBRARIES = "/.singularity.d/libs"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a runtime has `libraries` in an image, and what adds the LD_LIBRARY_PATH that programs would have there."""
+    """A runtime's directory for `libraries` in an image, and how it gets onto the library path."""
 
     libraries: str
     rest: str

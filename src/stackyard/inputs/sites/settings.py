@@ -1,6 +1,6 @@
-"""Which site and which yard are used: those that are named, those of the environment, or the system's.
+"""Determines the site and the yard of a command: named ones, those of the environment, or the system's.
 
-The yard is the one named, else ``$STACKYARD_HOME``, else what the site names for users, else the XDG data directory.
+The yard is the one named, else ``$STACKYARD_HOME``, else the site's template for users, else the XDG data directory.
 The site is the one named, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. Read
 commands use two paths of a site; a small cache keeps these by the hash of the site file, so that they do not parse it.
 """
@@ -58,7 +58,7 @@ def _require_file(file: Path) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """The yard and the site that are named; None: not named."""
+    """The named yard and site; None: not named."""
 
     yard_option: Path | None = None
     site_option: Path | None = None
@@ -93,7 +93,7 @@ class Settings:
         return site
 
     def workspace(self) -> Workspace:
-        """The site and the yard. Raises as `site` and `yard`."""
+        """The site and the yard. Raises as `site` and `yard` do."""
         from stackyard.inputs.workspace import Workspace
 
         return Workspace(self.site(), self.yard())
@@ -102,11 +102,11 @@ class Settings:
         """The yard, with the site's own as its parent.
 
         Args:
-            reading: it is only looked at: that it was moved or copied is a notice, as it always is of a parent.
+            reading: it is only read: a moved or copied yard is then a notice, as for parents, instead of an error.
 
         Raises:
             InputError: its path cannot be used.
-            StackyardError: it was moved or copied, so that what is in it does not work.
+            StackyardError: it was moved or copied, so that its stacks do not work.
         """
         yard = self.yard_as_named()
         for ancestor in yard.lineage():
@@ -118,7 +118,7 @@ class Settings:
         return yard
 
     def yard_as_named(self) -> Yard:
-        """The same, wherever it was built."""
+        """The yard, wherever it was built."""
         root = self.yard_root()
         if os.geteuid() == 0:
             from stackyard.host.account import supervised
@@ -143,11 +143,11 @@ class Settings:
         return root
 
     def notice(self, text: str) -> None:
-        """One sentence that the user should know: a warning of Python, unless a caller has a better place."""
+        """Report a sentence to the user: by default as a Python warning."""
         warnings.warn(text, stacklevel=2)
 
     def _readable(self, site_yard: Path) -> bool:
-        """Whether the site's yard can be read; a notice where it is kept from this account, which then does without.
+        """Whether the site's yard can be read; if this account has no access, a notice reports that it is not used.
 
         Raises:
             StackyardError: its file system does not answer.
@@ -178,7 +178,7 @@ class Settings:
 
 
 def _keep(cache: Path, text: str) -> None:
-    """Keep a compiled site for its user, unless a login or a token is in it; remove those that others can read."""
+    """Store a compiled site for its user, unless it has a login or a token; remove copies readable by others."""
     from stackyard.core.secrets import shown
 
     for old in cache.parent.glob("site-*.compiled.json"):
@@ -189,7 +189,7 @@ def _keep(cache: Path, text: str) -> None:
 
 
 def _require_directory(root: Path) -> None:
-    """Raise InputError where a yard cannot be, because a file has its path or that of a directory above it."""
+    """Raise InputError if a yard cannot be created because a file is at its path or above it."""
     for place in (root, *root.parents):
         if os.path.lexists(place):
             if place.is_file():
@@ -199,7 +199,7 @@ def _require_directory(root: Path) -> None:
 
 
 def config_directory() -> Path:
-    """Where this account keeps what holds for it alone, on every machine with its home directory.
+    """This account's configuration directory, shared by all machines with its home directory.
 
     A path that cannot exist for an account without a home.
     """
@@ -207,7 +207,7 @@ def config_directory() -> Path:
 
 
 def cache_directory() -> Path:
-    """Where this account keeps what can be computed again and belongs to no yard.
+    """This account's cache directory, for computable files outside of yards.
 
     A path that cannot exist for an account without a home.
     """
@@ -220,7 +220,7 @@ def _own_directory(variable: str, below_home: str) -> Path:
 
 
 def scratch_yard() -> Path:
-    """The yard of this account in which is solved what must not be written to the yard that is used.
+    """This account's yard for solves whose results must not be written to the yard in use.
 
     Raises:
         MissingError: the account has no home.

@@ -1,4 +1,4 @@
-"""site.yaml: how it is read, and how its values are merged with those of a stack.
+"""Reads site.yaml, and merges its values into a stack.
 
 A machine without a site.yaml is a site too: the defaults of `models.Site`; platform, C library, driver and cores are
 those of the machine.
@@ -27,7 +27,7 @@ _TYPED = (("condarc", "extra"),)
 
 
 def load_site(file: Path) -> Site:
-    """One site.yaml. Which one is in force: `settings.Settings`.
+    """Read one site.yaml. `settings.Settings` determines which one is in force.
 
     Raises:
         InputError: the file does not exist or is invalid; all problems at once, each with its place.
@@ -93,7 +93,7 @@ def _signatures(site: Site, directory: Path) -> Any:
 
 
 def _check(site: Site, document: Document, problems: list[InputError]) -> None:
-    """Problems that the models alone cannot detect, each with its place."""
+    """Add problems that the models alone cannot detect, each with its place."""
     _try(problems, document.where("modules", "naming"), lambda: check_template(site.modules.naming))
     directory = Path(document.file).parent
     for index, pin in enumerate(site.pins):
@@ -118,7 +118,7 @@ def _check(site: Site, document: Document, problems: list[InputError]) -> None:
 
 
 def place_of_pin(file: str, pin: str) -> Where:
-    """The place of a pin in a site.yaml; that of the whole file where it is there no more."""
+    """The place of a pin in a site.yaml; the whole file if the pin is no longer there."""
     document = read_yaml(Path(file))
     pins = document.at("pins")
     values = pins.value if pins is not None and isinstance(pins.value, list) else [pins.value] if pins else []
@@ -133,7 +133,7 @@ def _try(problems: list[InputError], where: Where, check: Any) -> None:
 
 
 def _check_overrides(part: str, document: Document, problems: list[InputError]) -> None:
-    """The values for every stack must be valid in a stack."""
+    """Check that the values for every stack are valid in a stack."""
     root = document.at("stacks", part)
     if root is None or root.is_null:
         return
@@ -150,7 +150,7 @@ def _check_overrides(part: str, document: Document, problems: list[InputError]) 
 
 
 def merged(stack: Node, site: Site) -> Node:
-    """A stack's file with the site's values for every stack in it.
+    """A stack's file with the site's values for every stack merged in.
 
     ``defaults`` are overridden by the stack; ``prepend`` and ``append`` join lists (a single value counts as a list
     of one; mappings are joined key by key); ``force`` replaces, and comes last.
@@ -189,7 +189,7 @@ def _mapping(node: Node, entries: tuple[tuple[Node, Node], ...]) -> Node:
 
 
 def _joined(own: Node, other: Node, join: Any) -> Node:
-    """Two mappings as one, key by key; `join` merges two values that are not mappings."""
+    """Two mappings merged key by key; `join` merges two values that are not mappings."""
     entries = {key.text: (key, value) for key, value in own.entries}
     for key, value in other.entries:
         mine = entries.get(key.text)

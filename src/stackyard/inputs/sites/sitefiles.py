@@ -1,6 +1,6 @@
-"""The files that a site.yaml names to add to what the program has: checks of every stack, and causes of failures.
+"""Additional files named in a site.yaml: checks of every stack, and causes of failures.
 
-Each is a list, read where it is used: a command that needs neither does not read them.
+Each is a list, read only when needed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
 class CauseRow(Model):
-    """A known cause of failures, as in the table of the program (`launch/run/causes.yaml`)."""
+    """A known cause of failures, in the format of this program's table (`launch/run/causes.yaml`)."""
 
     name: Text
     patterns: tuple[Pattern, ...] = Field((), description="One of them must be found in a line")
@@ -110,7 +110,7 @@ def load_causes(file: Path, facts: Collection[str]) -> tuple[CauseRow, ...]:
 
 
 def _listed(file: Path, key: str) -> Document:
-    """The document of a file that is a list, as the value of one key: models and places have names then."""
+    """The document of a file whose root is a list, as the value of one key, which models and places refer to."""
     document = read_yaml(file)
     root = document.root
     if root is None or root.is_null:

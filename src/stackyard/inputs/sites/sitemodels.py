@@ -30,14 +30,14 @@ TORCH_BACKEND = r"cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*"
 
 
 class Interpreter(LateModel):
-    """Where Python comes from: a conda channel, uv's managed Pythons, or this machine."""
+    """The source of Python: a conda channel, uv's managed Pythons, or this machine."""
 
     source: Literal["auto", "conda", "uv", "host"] = "auto"
     version: str = Field("", description="A version or range, for uv and host, e.g. 3.11 or >=3.10,<3.13")
     path: str = Field("", description="Absolute path of the host's interpreter; empty: from PATH")
 
     def completed(self, site: Interpreter, version: str = "") -> Interpreter:
-        """A stack's, with what it leaves open: the version that it names elsewhere, else as the site says."""
+        """A stack's interpreter, completed by the version named elsewhere in the stack, else by the site."""
         source = site.source if self.source == "auto" else self.source
         wished = self.version or version or site.version
         return Interpreter(source=source, version=wished, path=self.path or site.path)
@@ -176,7 +176,7 @@ class Permissions(LateModel):
 
 
 class LicencePolicy(LateModel):
-    """Who accepts licences, and which ones no stack may have."""
+    """Who accepts licences, and which ones are denied."""
 
     on_behalf_of_users: tuple[str, ...] = Field(
         (), description="Licences that the site accepts for everyone who loads a module: their variable is set in it"
@@ -190,7 +190,7 @@ class LicencePolicy(LateModel):
 
 
 class SignaturePolicy(LateModel):
-    """Who signs revisions, and what is not done with one that none of the allowed signers has signed."""
+    """Who signs revisions, and which uses require a signature by an allowed signer."""
 
     key: OptionalPath = Field(
         "", description="Signs what is published: a private SSH key, or a public one of an ssh-agent or a security key"
@@ -224,7 +224,7 @@ class Overrides(LateModel):
 
 
 class QueueLimit(LateModel):
-    """A size of job that a queue takes. A queue whose time limit depends on the size has several rows."""
+    """A size of job that a queue accepts. A queue whose time limit depends on the size has several rows."""
 
     name: Word = Field(description="The partition or queue, or with `qos` the quality of service")
     qos: bool = Field(False, description="A quality of service of Slurm")
@@ -234,7 +234,7 @@ class QueueLimit(LateModel):
 
 
 class Scheduler(LateModel):
-    """The batch system, and how its options are written."""
+    """The batch system, and the syntax of its options."""
 
     kind: Word = Field("", description="slurm, lsf, pbs, flux, none, or that of a plug-in; empty: detected")
     version: str = Field("", description="e.g. 23.11; options differ between versions; empty: detected")
@@ -270,7 +270,7 @@ _CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
 
 
 class ContainerPolicy(LateModel):
-    """How programs run in an image."""
+    """The settings for programs in an image."""
 
     runtime: Word = Field("", description="apptainer, singularity, charliecloud, or that of a plug-in; empty: detected")
     binds: tuple[str, ...] = Field((), description="Directories and files of the host: src[:dst[:opts]], for --bind")
@@ -286,7 +286,7 @@ class ContainerPolicy(LateModel):
 
     @property
     def cleaning(self) -> str:
-        """The first option that removes the variables of the ranks and of their launcher, or nothing."""
+        """The first option that removes the variables of the ranks and of their launcher, or empty."""
         return next((option for option in self.options if option in _CLEANING), "")
 
 
@@ -304,7 +304,7 @@ class LaunchPolicy(LateModel):
 
 
 class FileSystem(LateModel):
-    """What the file system of the yard can bear."""
+    """Limits of the yard's file system."""
 
     max_inodes: int = Field(
         0, ge=0, description="Files and directories of a revision, above which it is kept in an image; 0: no limit"
@@ -328,7 +328,7 @@ class RemovalPolicy(LateModel):
 
 
 class UsagePolicy(LateModel):
-    """Whether uses of revisions are counted, and what is shown of it."""
+    """Whether uses of revisions are counted, and what is displayed."""
 
     count: bool = Field(False, description="Count what `run`, `shell`, `launch` and module loads use, by user and day")
     keep_days: int = Field(730, ge=31, description="Days for which `gc` keeps the counts, by whole months")
@@ -336,7 +336,7 @@ class UsagePolicy(LateModel):
 
 
 class CachePolicy(LateModel):
-    """What the caches of a yard may hold that no revision shares."""
+    """Limits for cache entries that no revision shares."""
 
     max_bytes: int = Field(0, ge=0, description="Entries beyond are removed, the oldest first; 0: no limit")
     max_age_days: float = Field(30, ge=0, description="Older entries are removed")
@@ -352,7 +352,7 @@ class BaseLicence(LateModel):
 
 
 class BaseImage(LateModel):
-    """An image of others, copied into the yard, that SIF and OCI images are built on."""
+    """A third-party image, copied into the yard, as a base of SIF and OCI images."""
 
     source: str = Field("", description="docker-archive:FILE, oci:DIR:TAG, docker://REGISTRY/NAME:TAG, sif:, folder:")
     digest: str = Field(
@@ -367,13 +367,13 @@ class BaseImage(LateModel):
 
 
 class SiteCheck(LateModel):
-    """Checks that run for every stack of a site: those in a file, or one that a plug-in has."""
+    """Checks that run for every stack of a site, from a file or a plug-in."""
 
     file: OptionalPath = Field("", description="A list of checks, as in a stack.yaml; its path relative to site.yaml")
     plugin: str = Field("", description="The name of a check of an installed plug-in")
 
     def checked(self) -> None:
-        """Raise ValueError unless exactly one of the two is given."""
+        """Raise ValueError unless exactly one of file and plug-in is given."""
         if bool(self.file) == bool(self.plugin):
             raise ValueError("write the path of a file of checks, or {plugin: NAME}")
 

@@ -1,4 +1,4 @@
-"""Which yard is the site's own: its permissions, its modules' root and its acceptance of licences are for no other."""
+"""The site's own yard, to which the site's permissions, modules' root and licence acceptances apply."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def site_root(site: Site) -> Path | None:
-    """The directory that the site's ``yard:`` names, with variables and ``~`` replaced; None where it names none."""
+    """The directory of the site's ``yard:``, with variables and ``~`` replaced; None if not set."""
     return expanded(site.yard)
 
 
 def expanded(text: str) -> Path | None:
-    """A path of a site's file, absolute; None where it is empty.
+    """A path of a site's file, absolute; None if empty.
 
     Raises:
         InputError: the home of an unknown account.
@@ -35,13 +35,13 @@ def expanded(text: str) -> Path | None:
 
 
 def is_sites(workspace: Workspace) -> bool:
-    """Whether a yard is the one that the site's ``yard:`` names; any other belongs to who made it."""
+    """Whether a yard is the one in the site's ``yard:``; any other belongs to its creator."""
     named = site_root(workspace.site)
     return named is not None and named.resolve() == workspace.yard.root.resolve()
 
 
 def unused(site: Site) -> list[str]:
-    """What a site's file says about its yard although it names none, a sentence for each."""
+    """A sentence for each setting of a site's file that needs a yard, if it names none."""
     said = [("permissions", "permissions" in site.model_fields_set), ("modules: root", bool(site.modules.root))]
     return [
         f"{site.file}: `{key}` is not used: it is for the site's own yard, and `yard:` names none"
@@ -51,13 +51,13 @@ def unused(site: Site) -> list[str]:
 
 
 def in_sites_yard(path: str, site: Site) -> bool:
-    """Whether a revision is in the yard that the site's ``yard:`` names."""
+    """Whether a revision is in the yard of the site's ``yard:``."""
     named = site_root(site)
     return named is not None and Path(path).resolve().is_relative_to(named.resolve())
 
 
 def policy(workspace: Workspace) -> Policy:
-    """Who may read and write in a yard: as the site's ``permissions`` say in the site's, else as its directory says."""
+    """The permissions of a yard: the site's ``permissions`` for its own yard, else by the directory."""
     if is_sites(workspace):
         return Policy(int(workspace.site.permissions.umask, 8), workspace.site.permissions.group)
     return permissions.of_directory(workspace.yard.root, workspace.site.permissions.group)

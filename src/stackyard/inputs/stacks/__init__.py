@@ -1,1 +1,1 @@
-"""stack.yaml: its variants, their names, and how conditions, imports and the matrix are resolved."""
+"""stack.yaml: its variants, their names, and the resolution of conditions, imports and the matrix."""

@@ -1,4 +1,4 @@
-"""The inputs of a compiled package: everything in the cache key of its wheel, as name and value."""
+"""The inputs of a compiled package that are part of its wheel's cache key, as name and value."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stackyard.inputs.reading.paths import require_file
 
 
 def package_build(build: BuildSpec, name: str) -> PackageBuild | None:
-    """A stack's settings for compiling one package, whatever the spelling of its name; None without any."""
+    """A stack's settings for compiling one package, for any spelling of its name; None without any."""
     target = canonical(name)
     return next((value for key, value in build.packages.items() if canonical(key) == target), None)
 
 
 def build_inputs(build: BuildSpec, name: str, requirement: PipRequirement | None = None) -> dict[str, str]:
-    """Everything in the spec that influences how one package is compiled, sorted by name.
+    """All inputs in the spec that influence the compilation of one package, sorted by name.
 
     Keys are a word and a name: ``variable NAME``, ``tool NAME`` (its version range), ``module NAME``, ``patch FILE``
     (its sha256), ``config KEY``, ``requires``, ``isolation``. Values of variables keep their ``{prefix}``.

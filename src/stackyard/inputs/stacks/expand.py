@@ -1,4 +1,4 @@
-"""Conditions and names in a stack.yaml, resolved for one point of the matrix. Trees in, trees out; no file is read.
+"""Resolves conditions and names in a stack.yaml for one point of the matrix. Trees in, trees out; no file is read.
 
 Conditions, on any entry of a list and on any value of a mapping:
 
@@ -8,8 +8,8 @@ Conditions, on any entry of a list and on any value of a mapping:
       else: gloo
 
 Names: ``{python}``, ``{mpi}`` ... are the values of the axes, ``{version}`` and ``{name}`` those of the stack;
-``{axis.python}`` is the axis everywhere. Words that only the build can replace (`BUILD_WORDS`) are kept in the places
-that the build fills. ``${...}`` belongs to the shell or to pip and is never changed.
+``{axis.python}`` is the axis everywhere. Names that only the build can replace (`BUILD_WORDS`) are kept where the build
+replaces them. ``${...}`` belongs to the shell or to pip and is never changed.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def conditions(node: Node, words: Mapping[str, str], what: str = "", *, platform
     Args:
         words: the axes and the version; a condition may name them.
         what: the key of the tree, for messages.
-        platforms: keep what depends on the platform, with its condition as a comment: in an environment, where the
-            lock resolves it. Elsewhere such a condition is an error.
+        platforms: keep platform-dependent entries, with the condition as a comment: in an environment, where the lock
+            resolves it. Elsewhere such a condition is an error.
 
     Raises:
         InputError: a condition is invalid or contains an unknown name.
@@ -98,7 +98,7 @@ def _item(item: Node, words: Mapping[str, str], what: str, platforms: bool) -> I
 
 
 def _settled(node: Node, verdict: bool | str) -> Node:
-    """The node with the rest of its condition: nothing, or the part that tests the platform."""
+    """The node with the remainder of its condition: none, or the part that tests the platform."""
     if isinstance(verdict, str):
         return replace(node, comment=f"[{verdict}]")
     return replace(node, comment="") if selectors.in_comment(node.comment) else node
@@ -121,7 +121,7 @@ def _branches(item: Node, words: Mapping[str, str], what: str, platforms: bool) 
 
 
 def _flat(node: Node | None, words: Mapping[str, str], what: str, platforms: bool) -> list[Node]:
-    """One branch as a list: it may be one value or a list of them."""
+    """One branch, a single value or a list, as a list."""
     if node is None or node.is_null:
         return []
     items = node.items if node.kind == "sequence" else (node,)
@@ -133,7 +133,7 @@ def _negated(verdict: bool | str) -> bool | str:
 
 
 def _verdict_of(node: Node, words: Mapping[str, str], what: str, platforms: bool) -> bool | str:
-    """Whether the comment next to a value selects it: yes, no, or on some platforms (then the condition)."""
+    """Whether the comment next to a value selects it: True, False, or the remaining condition on the platform."""
     text = selectors.in_comment(node.comment) if node.comment else ""
     if not text:
         return True
@@ -171,7 +171,7 @@ def verdict_for(text: str, words: Mapping[str, str], at: Where | None = None) ->
 
 
 def _under(node: Node, condition: str) -> Node:
-    """The node under one more condition, written as a comment; for a mapping (``pip:``) on all that it holds."""
+    """The node with one more condition, written as a comment; for a mapping (``pip:``) on all its contents."""
     if node.kind == "scalar":
         both = selectors.both(selectors.in_comment(node.comment), condition)
         return replace(node, comment=f"[{both}]")
@@ -203,7 +203,7 @@ def names(node: Node, words: Mapping[str, str], problems: list[InputError], path
 
 
 def left_alone(path: Path) -> frozenset[str]:
-    """The words that stay in a string at this path, for the build to replace."""
+    """The names that are kept in a string at this path, for the build to replace."""
     return next((words for prefix, words in _LEFT if under_path(path, prefix)), frozenset())
 
 
@@ -234,7 +234,7 @@ def _unknown_name(name: str, words: Mapping[str, str], left: frozenset[str], at:
 
 
 def under_path(path: Path, prefix: Path, *, exact: bool = False) -> bool:
-    """Whether a path begins with another one, or is that; ``*`` is any one step."""
+    """Whether a path equals or begins with another one; ``*`` is any one step."""
     if len(path) < len(prefix) or (exact and len(path) != len(prefix)):
         return False
     return all(step in ("*", own) for own, step in zip(path, prefix, strict=False))
@@ -244,7 +244,7 @@ def under_path(path: Path, prefix: Path, *, exact: bool = False) -> bool:
 
 
 def tree(value: Any, place: Where) -> Node:
-    """Plain data as a tree whose every value has the same place; for values that a site adds to a stack."""
+    """Plain data as a tree whose values all have the same place; for values that a site adds to a stack."""
     if isinstance(value, Mapping):
         entries = tuple((tree(str(key), place), tree(inner, place)) for key, inner in value.items())
         return Node("mapping", dict(value), place, entries=entries)
@@ -254,7 +254,7 @@ def tree(value: Any, place: Where) -> Node:
 
 
 def everything(node: Node) -> Node:
-    """The tree with all branches of all conditions, as if every one held: for checking its shape once."""
+    """The tree with all branches of all conditions, for checking its structure once."""
     if node.kind == "sequence":
         items = tuple(branch for item in node.items for branch in _all_branches(item))
         return replace(node, items=items, value=[item.value for item in items])

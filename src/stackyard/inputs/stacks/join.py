@@ -34,7 +34,7 @@ def unique(*parts: Iterable[T]) -> tuple[T, ...]:
 
 
 def problems_of(error: StackyardError) -> list[InputError]:
-    """One error, or the many in it, as a list."""
+    """One error, or those in a `ManyErrors`, as a list."""
     errors = error.problems if isinstance(error, ManyErrors) else (error,)
     return [
         problem
@@ -48,7 +48,7 @@ def problems_of(error: StackyardError) -> list[InputError]:
 
 
 def joined(own: Piece, imported: Sequence[Piece]) -> Piece:
-    """A stack with what it imports: environment, variables, build, checks, exceptions, licences and needed modules.
+    """A stack with its imports: environment, variables, build, checks, exceptions, licences and needed modules.
 
     The stack's own values win over its imports, and an earlier import over a later one. A post script is not
     imported, since it was written for another prefix; a notice reports it.
@@ -97,7 +97,7 @@ def _stacks(stacks: Sequence[StackFile]) -> StackFile:
 
 
 def variables(stack: StackFile) -> dict[str, str]:
-    """What a stack sets while it is loaded: ``variables:`` and ``run: variables:``."""
+    """The variables that a stack sets: ``variables:`` and ``run: variables:``."""
     return {**stack.variables, **stack.run.variables}
 
 
@@ -115,7 +115,7 @@ def _builds(builds: Sequence[BuildBlock]) -> BuildBlock:
 
 
 def _first(mappings: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """Mappings as one; the first that has a key wins."""
+    """Mappings merged; the first one with a key wins."""
     result: dict[str, T] = {}
     for mapping in mappings:
         result = {**mapping, **result}
@@ -130,7 +130,7 @@ def _united(own: Any, models: Sequence[Any], names: Iterable[str]) -> Any:
 
 
 def selected(environment: Environment, axes: Mapping[str, str]) -> Environment:
-    """An environment with the conditions on axes resolved; those on the platform stay, for the lock.
+    """An environment with the conditions on axes resolved; those on the platform are kept for the lock.
 
     Raises:
         InputError: a condition contains an unknown name.
@@ -146,7 +146,7 @@ def selected(environment: Environment, axes: Mapping[str, str]) -> Environment:
 
 
 def _chosen_names(environment: Environment, axes: Mapping[str, str]) -> dict[str, Any]:
-    """Channels and variables that hold at a point, and the conditions on the platform that are left."""
+    """Channels and variables that apply at a point, and the remaining conditions on the platform."""
     channels = {name: expand.verdict_for(text, axes) for name, text in environment.channel_selectors.items()}
     names = {name: expand.verdict_for(text, axes) for name, text in environment.variable_selectors.items()}
     return {
@@ -171,7 +171,7 @@ def _chosen(requirements: Iterable[R], axes: Mapping[str, str]) -> tuple[R, ...]
 
 
 def environments(parts: Sequence[Environment], problems: list[InputError]) -> Environment:
-    """Environments as one: all channels and requirements in order, the first value of each variable."""
+    """Environments merged: all channels and requirements in order, the first value of each variable."""
     if len(parts) == 1:
         return parts[0]
     conditional = [part.channel_selectors for part in parts]
@@ -197,13 +197,13 @@ def environments(parts: Sequence[Environment], problems: list[InputError]) -> En
 
 
 def _variable_selectors(parts: Sequence[Environment]) -> dict[str, str]:
-    """The conditions of the variables, each from the part that its value is from."""
+    """The conditions of the variables, each from the part with its value."""
     owners = {name: part for part in reversed(parts) for name in part.variables}
     return {name: part.variable_selectors[name] for name, part in owners.items() if name in part.variable_selectors}
 
 
 def _requirements(parts: Iterable[Sequence[R]]) -> tuple[R, ...]:
-    """All requirements in order; the very same one from two parts once."""
+    """All requirements in order; identical ones from two parts once."""
     seen: dict[tuple[str, str], R] = {}
     for part in parts:
         for requirement in part:

@@ -1,4 +1,4 @@
-"""The matrix of a stack: its versions times its axes, without what is excluded, with what is included.
+"""The matrix of a stack: its versions times its axes, minus exclusions, plus inclusions.
 
 versions: ["1.6.1", "1.7.0"]            # oldest first
 matrix:
@@ -34,7 +34,7 @@ MOST_IN_ALL = 10_000
 
 @dataclass(frozen=True)
 class Point:
-    """One version with one value per axis. `variant` is a name given by hand, None where the axes make it."""
+    """One version with one value per axis. `variant` is an explicit name, None if derived from the axes."""
 
     version: str
     axes: Mapping[str, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Point:
     place: Where = field(default_factory=Where)
 
     def words(self) -> dict[str, str]:
-        """What conditions and strings can name: the axes and the version."""
+        """The names for conditions and strings: the axes and the version."""
         return {**self.axes, "version": self.version}
 
 
@@ -54,8 +54,8 @@ def points(
 
     Args:
         matrix: the ``matrix:`` mapping, or None.
-        versions: the versions to make points for.
-        place: where the stack begins, for a stack without a matrix.
+        versions: the versions of the points.
+        place: the beginning of the stack, for a stack without a matrix.
         known: further versions that the file has, and that `include` and `exclude` may name.
     """
     if matrix is None or matrix.is_null:
@@ -90,7 +90,7 @@ def _check_axes(matrix: Node, axes: Mapping[str, Node], problems: list[InputErro
 def _products(
     versions: Sequence[str], known: Sequence[str], axes: Mapping[str, Node], place: Where, problems: list[InputError]
 ) -> dict[str, list[Point]]:
-    """The points of every version; problems are those of `versions`. None at all where they are too many."""
+    """The points of every version; problems are those of `versions`. Empty if there are too many."""
     products: dict[str, list[Point]] = {}
     count = 0
     for version in (*versions, *known):
@@ -106,7 +106,7 @@ def _products(
 
 
 def _product(version: str, axes: Mapping[str, Node], place: Where, problems: list[InputError]) -> list[Point]:
-    """The points of one version, cut where they are too many; an axis sees the version and the axes before it."""
+    """The points of one version, truncated if too many; an axis depends on the version and earlier axes."""
     rows: list[dict[str, str]] = [{}] if axes else []
     for name, node in axes.items():
         known = [*axes, "version"]
@@ -122,7 +122,7 @@ def _product(version: str, axes: Mapping[str, Node], place: Where, problems: lis
 
 
 def values(axis: str, node: Node, words: Mapping[str, str], problems: list[InputError]) -> list[str]:
-    """The values that an axis has for the words known so far (the version, and the axes before it), as written."""
+    """The values of an axis for the present words (the version, and earlier axes), as written."""
     if node.kind == "mapping":
         chosen = node.get(words["version"]) or node.get("*")
         return values(axis, chosen, words, problems) if chosen and chosen.kind != "mapping" else []
@@ -162,7 +162,7 @@ def _rules(node: Node | None, keys: Sequence[str], versions: Sequence[str], prob
 
 
 def _without_effect(rules: Sequence[Node], product: Sequence[Point]) -> list[InputError]:
-    """A problem for every ``exclude`` that excludes nothing, which is usually a mistake."""
+    """A problem for every ``exclude`` without an effect, which is usually a mistake."""
     hint = "compare its values with those of the axes, or remove it; `exclude` does not affect points of `include`"
     return [
         InputError("matrix: this exclude matches no point", where=rule.where, hint=hint)

@@ -25,16 +25,16 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def safe(text: str) -> str:
-    """The text as a module name or version can hold it (`grammar.LABEL`); empty if nothing of it can."""
+    """The text as a valid module name or version (`grammar.LABEL`); empty if nothing of it is valid."""
     joined = _FORBIDDEN.sub("-", text.strip()).lstrip("-.").rstrip("-")
     return joined if grammar.LABEL.accepts(joined) else ""
 
 
 def given(option: str, text: str) -> str:
-    """A name or a version that an option gives: used as it is, or refused.
+    """A name or a version from an option: used unchanged, or rejected.
 
     Raises:
-        InputError: no module can have it.
+        InputError: it is invalid for a module.
     """
     try:
         return grammar.LABEL(text)
@@ -43,7 +43,7 @@ def given(option: str, text: str) -> str:
 
 
 def short(axis: str, value: str) -> str:
-    """What one axis adds to a variant's name: ``py311`` for Python 3.11, ``openmpi``, ``cuda118`` for CUDA 11.8.
+    """The part of a variant's name for one axis: ``py311`` for Python 3.11, ``openmpi``, ``cuda118`` for CUDA 11.8.
 
     A value that begins with a digit is preceded by its axis' name (``py`` for python) and loses its dots.
     """
@@ -81,7 +81,7 @@ def variant_name(axes: Mapping[str, str], template: str = "") -> str:
 def module_version(site: Site, variant_version: str, variant: str, revision: int) -> str:
     """The version part of a revision's module name in the site's template, e.g. ``2.13-py311-1``.
 
-    An empty variant takes a separator with it: ``open-ce/0.1-0``, not ``0.1--0``.
+    An empty variant is removed with a separator: ``open-ce/0.1-0``, not ``0.1--0``.
 
     Raises:
         InputError: the template is not usable; see `check_template`.
@@ -97,7 +97,7 @@ def aliases(version: str, variant: str) -> tuple[str, ...]:
 
 
 def check_template(template: str) -> None:
-    """Raise InputError unless the template names version and revision and nothing that is not known."""
+    """Raise InputError unless the template has version and revision and no unknown name."""
     fields = _FIELD.findall(template)
     unknown = sorted(set(fields) - {"version", "variant", "revision"})
     missing = sorted({"version", "revision"} - set(fields))

@@ -1,4 +1,4 @@
-"""The moment up to which `exclude_newer` admits packages, conda's and PyPI's alike."""
+"""The time up to which `exclude_newer` admits packages, of conda and PyPI alike."""
 
 from __future__ import annotations
 

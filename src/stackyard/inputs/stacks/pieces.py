@@ -36,7 +36,7 @@ _APART = frozenset({"name", "version", "versions", "matrix", "variant", "default
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A stack.yaml, read and checked. `given` is an environment in addition to the file's own."""
+    """A stack.yaml, read and checked. `given` is an additional environment."""
 
     file: Path
     root: Node
@@ -59,7 +59,7 @@ class Source:
 
 
 def read_source(file: Path) -> Source:
-    """Read a stack.yaml and check its shape: all keys and values, in all branches of all conditions.
+    """Read a stack.yaml and check its structure: all keys and values, in all branches of all conditions.
 
     Raises:
         InputError: it does not exist or is invalid; all problems at once, each with its place.
@@ -84,7 +84,7 @@ def source_of(file: Path, root: Node, environments: tuple[Environment, ...] = ()
 
 @dataclass
 class Reader:
-    """Makes pieces; reads every file once."""
+    """Creates pieces; reads every file once."""
 
     problems: list[InputError] = field(default_factory=list)
 
@@ -92,7 +92,7 @@ class Reader:
         self.source = lru_cache(maxsize=None)(read_source)
 
     def piece(self, source: Source, words: Mapping[str, str], above: tuple[Path, ...] = ()) -> Piece | None:
-        """A stack at one point, with all that it imports; None where there were problems.
+        """A stack at one point, with all its imports; None if there were problems.
 
         Args:
             words: the axes, ``version`` and ``name``.
@@ -195,7 +195,7 @@ class Reader:
             return None
 
     def _words_for(self, source: Source, item: Import, words: Mapping[str, str], place: Where) -> dict[str, str]:
-        """The point at which an imported stack is taken: the importer's axes, and its own version."""
+        """The point for an imported stack: the importer's axes, and its own version."""
         version = _imported_version(source, item, words["version"], place)
         points = source.points([version], self.problems)
         own = {
@@ -228,12 +228,12 @@ def _imported_version(source: Source, item: Import, version: str, place: Where) 
 
 
 def _beside(node: Node) -> Path:
-    """The file that a value names, from the directory of the file that holds the value."""
+    """The file that a value names, relative to the directory of the value's file."""
     return (Path(node.where.file).parent / with_home(node.text)).absolute()
 
 
 def _named(node: Node, path: tuple[str | int, ...] = ()) -> Iterator[str]:
-    """All files that a resolved tree names."""
+    """All files named in a resolved tree."""
     for key, value in node.entries:
         yield from _named(value, (*path, key.text))
     for index, item in enumerate(node.items):

@@ -1,4 +1,4 @@
-"""The Python of a variant: where it comes from, which version, and what that means for names and for pip.
+"""The Python of a variant: its source, its version, and the consequences for names and pip.
 
 A ``python`` axis, or ``python:`` in the stack, is the version of the interpreter. Where the stack has a conda part that
 does not name Python itself, the requirement is added to it.
@@ -22,7 +22,7 @@ _BELOW_3 = re.compile(r"<\s*3(\.0+)?\s*$|<=\s*2")
 def settle(
     file: StackFile, environment: Environment, axes: Mapping[str, str], site: Site
 ) -> tuple[Interpreter, Environment, tuple[str, ...]]:
-    """The interpreter of one point, its environment with Python in it where that was missing, and notices about it."""
+    """The interpreter of one point, its environment with Python added if missing, and notices."""
     wished = axes.get("python") or file.python
     interpreter = file.interpreter.completed(site.interpreter, wished)
     from_conda = interpreter.source == "conda" or (interpreter.source == "auto" and bool(environment.conda))
@@ -35,13 +35,13 @@ def settle(
 
 
 def requirement(environment: Environment) -> str | None:
-    """The version that a conda part asks of Python, empty for any; None where it does not name Python."""
+    """The Python version that a conda part requires, empty for any; None if it does not name Python."""
     versions = [package.version for package in environment.conda if package.name == "python"]
     return next((version for version in versions if version), versions[0] if versions else None)
 
 
 def pinned(version: str) -> tuple[str, str]:
-    """Major and minor version that a requirement leaves no choice about; empty where it does.
+    """Major and minor version, if a requirement fixes both; else empty.
 
     >>> pinned("3.11.*"), pinned("=3.11"), pinned("==3.11.7"), pinned(">=3.9"), pinned("3")
     (('3', '11'), ('3', '11'), ('3', '11'), ('', ''), ('3', ''))

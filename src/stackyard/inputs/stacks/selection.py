@@ -1,4 +1,4 @@
-"""Some variants of a stack, by the names that a command line gives: ``py312-gpu``, ``2.13-py312-gpu``."""
+"""Selects variants of a stack by names from the command line: ``py312-gpu``, ``2.13-py312-gpu``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def label(version: str, variant: str) -> str:
 
 
 def choose(stack: Stack, names: Collection[str]) -> Stack:
-    """The same stack with only the variants of these names asked for; all of them without names.
+    """The stack with only the named variants requested; all of them without names.
 
     Args:
-        names: of a variant, which chooses it in every version of the file, or of a version and a variant.
+        names: a variant's name, which selects it in every version of the file, or a version and a variant.
 
     Raises:
         InputError: the file has no such variant.

@@ -1,4 +1,4 @@
-"""From a file to a `Stack`: every variant of its matrix, complete, with all problems reported at once.
+"""Creates a `Stack` from a file: all variants of its matrix, complete, with all problems reported at once.
 
 An environment.yml or a requirements.txt is handled like a stack.yaml: it is a stack with one variant and nothing but
 an environment, so the site's values for every stack apply to it too.
@@ -66,7 +66,7 @@ def stack_from_environment(
     name: str | None = None,
     version: str | None = None,
 ) -> Stack:
-    """The stack of an environment.yml or a requirements.txt: one variant, named after the Python that it asks for.
+    """The stack of an environment.yml or a requirements.txt: one variant, named after the requested Python.
 
     Args:
         environment: the parsed file.
@@ -84,7 +84,7 @@ def stack_from_environment(
 
 @dataclass
 class _Maker:
-    """Makes the stack of one source; collects problems."""
+    """Creates the stack of one source; collects problems."""
 
     source: Source
     site: Site
@@ -132,7 +132,7 @@ class _Maker:
         )
 
     def _versions(self) -> tuple[tuple[str, ...], bool]:
-        """The versions to make, and whether the one is only the date."""
+        """The versions to create, and whether the only one is the date."""
         named = self.source.versions
         requested = self.asked_version
         if requested and len(named) > 1 and requested not in named:
@@ -223,7 +223,7 @@ class _Maker:
         return "" if file.wrap else pythons.short_name(environment, python)
 
     def _exceptions(self, file: StackFile) -> CheckExceptions:
-        """Those of the file. Files of other tools do not say which of their packages' commands matter: none has to."""
+        """The exceptions of the file. Other tools' files do not tell which commands matter, so none is required."""
         if file.exceptions.broken_commands:
             return file.exceptions
         usual = "fail" if self.kind == "stack" else "warn"
@@ -235,7 +235,7 @@ class _Maker:
         return {key.text: "" for key, _ in matrix.entries if key.text not in ("include", "exclude")} if matrix else {}
 
     def _check_indexes(self, variants: Iterable[Variant], checked: Iterable[Piece]) -> None:
-        """A package that is tied to an index must be one that the stack names."""
+        """Check that packages tied to an index are requirements of the stack."""
         tied = dict.fromkeys(package for piece in checked for package in piece.stack.pip.indexes)
         named = {canonical(requirement.name) for variant in variants for requirement in variant.environment.pip}
         if self.problems:
@@ -255,7 +255,7 @@ class _Maker:
 
 
 def _check_layer(file: StackFile, environment: Environment, place: Where) -> None:
-    """Raise InputError for what a layer cannot have: a Python of its own, one image for its files."""
+    """Raise InputError for settings that a layer cannot have: its own Python, an image form."""
     if file.python or file.interpreter != Interpreter() or pythons.requirement(environment) is not None:
         hint = "remove it; or choose a base with that Python"
         raise InputError("a stack with a `base:` has the Python of its base", where=place, hint=hint)
@@ -264,7 +264,7 @@ def _check_layer(file: StackFile, environment: Environment, place: Where) -> Non
 
 
 def _check_wrap(file: StackFile, environment: Environment, place: Where) -> None:
-    """Raise InputError for what a wrapped image cannot have: files of ours."""
+    """Raise InputError for settings that a wrapped image cannot have: its own packages or files."""
     if environment.conda or environment.pip or file.post or file.on_host or file.image != "prefix":
         hint = "make two stacks of it: what is wrapped has only the image's files"
         text = "a stack with `wrap` cannot have `environment`, `post`, `on_host` or `image`"
@@ -284,7 +284,7 @@ def _indexed(environment: Environment, indexes: Mapping[str, str]) -> Environmen
 
 
 def _platforms(named: tuple[str, ...], place: Where) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The platforms that can be built for, and a notice about the others."""
+    """The supported platforms, and a notice about the others."""
     platforms = tuple(platform for platform in named if platform in BUILT_FOR)
     other = ", ".join(platform for platform in named if platform not in BUILT_FOR and platform != "noarch")
     if named and not platforms:
@@ -294,5 +294,5 @@ def _platforms(named: tuple[str, ...], place: Where) -> tuple[tuple[str, ...], t
 
 
 def _distinct(problems: Sequence[InputError]) -> list[InputError]:
-    """Each problem once: the variants of a stack share most of their file."""
+    """The problems without duplicates: the variants of a stack share most of their file."""
     return list({(problem.where, problem.message): problem for problem in problems}.values())

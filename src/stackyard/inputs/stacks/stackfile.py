@@ -1,8 +1,8 @@
 """`StackFile`: the contents of a stack.yaml, with the short forms that the format allows.
 
-These models are the file; `models.Stack` and `models.Variant` are what it means. The JSON Schema for editors comes from
-here, so a field's description is written once. Lists may hold conditions (`stackyard.inputs.stacks.expand`), which are
-resolved before a point of the matrix is validated against these models.
+These models represent the file; `models.Stack` and `models.Variant` represent its meaning. The JSON Schema for editors
+comes from here, so a field's description is written once. Lists may hold conditions (`stackyard.inputs.stacks.expand`),
+which are resolved before a point of the matrix is validated against these models.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _tool(value: Any) -> Any:
 
 
 def _check(value: Any) -> Any:
-    """A command line as a check that is named after it."""
+    """A command line as a check of the same name."""
     if isinstance(value, str):
         return {"name": value, "run": value}
     return value
@@ -103,7 +103,7 @@ class RunBlock(LateModel):
 
 
 class PipBlock(LateModel):
-    """Where pip packages of this stack come from."""
+    """The sources of pip packages of this stack."""
 
     indexes: dict[str, str] = Field({}, description="package: URL of the only index that it is installed from")
 
@@ -115,7 +115,7 @@ class BuildBlock(BuildSpec):
 
 
 class CheckBlock(Check):
-    """One check of a stack's own; exactly one of `run`, `python` and `script` is given."""
+    """One of a stack's own checks; exactly one of `run`, `python` and `script` is given."""
 
     name: str = Field("", description="Shown in reports; empty: the command or the script")
     run: CommandLine = Field((), description="The command, in one line or as a list of its words")
@@ -123,7 +123,7 @@ class CheckBlock(Check):
     python: str = Field("", description="Python source, run by the stack's interpreter")
 
     def checked(self) -> None:
-        """It has one of the three, and what it expects can be searched for."""
+        """Check that it has one of the three, and that expected texts are valid patterns."""
         keys = [name for name in ("run", "python", "script") if getattr(self, name)]
         if len(keys) != 1:
             present = "none" if not keys else " and ".join(keys)
@@ -135,7 +135,7 @@ class CheckBlock(Check):
 
 
 def named_check(block: CheckBlock) -> Check:
-    """The check, with the name that reports show."""
+    """The check, with its name in reports."""
     values = {key: getattr(block, key) for key in Check.model_fields}
     named = block.name or " ".join(block.run) or Path(block.script).name or "python"
     return Check(**{**values, "name": named})
@@ -151,7 +151,7 @@ InterpreterBlock = Annotated[
 
 
 def _bind(value: Any) -> Any:
-    """``/data:/mnt/data:ro`` as source, target and the right to write."""
+    """``/data:/mnt/data:ro`` as source, target and write permission."""
     if not isinstance(value, str):
         return value
     source, *rest = value.split(":")
@@ -164,7 +164,7 @@ BindItem = Annotated[Bind, ShortForm(_bind, str | Bind)]
 
 
 class WrapBlock(Wrap):
-    """Commands of an image that others made; the stack has no packages then."""
+    """Commands of a third-party image; the stack then has no packages."""
 
     commands: StringList
     bind: tuple[BindItem, ...] = ()
@@ -196,7 +196,7 @@ class StackFile(LateModel):
     run: RunBlock = RunBlock()
     build: BuildBlock = BuildBlock()
     image: Packing = Field("prefix", description="squashfs: all files in one image, mounted when it is used")
-    wrap: WrapBlock | None = Field(None, description="Commands of an image of others, in the place of packages")
+    wrap: WrapBlock | None = Field(None, description="Commands of a third-party image, in place of packages")
     on_host: CommandNames = Field(
         (), description="Commands that run on the host, as found on PATH behind the stack: ssh, mpicc, sbatch ..."
     )
@@ -213,6 +213,6 @@ class StackFile(LateModel):
     platforms: tuple[BuiltFor, ...] = Field((), description="Platforms that the stack can be built for; empty: all")
 
     def checked(self) -> None:
-        """Its version is given once."""
+        """Check that its version is given only once."""
         if self.version and self.versions:
             raise ValueError("`version` and `versions` are mutually exclusive")

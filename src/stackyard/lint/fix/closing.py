@@ -1,7 +1,7 @@
-"""The last look of `lint --fix`: the script and the job file side by side; what neither the job nor a note has is said.
+"""The final comparison of `lint --fix`: the script with the job file; a note for each part in neither of them.
 
-The other parts decide for each command what becomes of it. This one trusts none of them: it compares the commands, the
-words of the launch and the environment at the launch, and adds a note for each remainder.
+The other parts decide about each command. This one checks their result: it compares the commands, the words of the
+launch and the environment at the launch, and adds a note for each remainder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MPMD = ("srun", "mpirun", "jsrun", "aprun", "ibrun")
 def close(
     making: IntentDraft, started: ResolvedCommand | None, main: Launch | None, chain: list[Launch], place: int
 ) -> None:
-    """Note what a job file made from a script has not, where nothing says it yet."""
+    """Note all parts of a script that its job file lacks, unless there is a note already."""
     if started:
         _patterns(making, started)
         _words(making, started, chain)
@@ -58,12 +58,12 @@ def _commands(making: IntentDraft, started: ResolvedCommand | None, place: int) 
 
 
 def _raw(command: Command) -> list[str]:
-    """The words of a command as they are written, without the ends of lines that join them."""
+    """The words of a command as written, with continued lines joined."""
     return [word.raw.replace("\\\n", "") for word in command.words]
 
 
 def _patterns(making: IntentDraft, started: ResolvedCommand) -> None:
-    """Words of the launch that the shell expands to names of files or several words: in a job file they stay."""
+    """Note words of the launch that the shell expands to file names or several words: a job file does not."""
     program = making.values.get("program") or ()
     for word in started.command.words:
         texts = [_unquoted(started, part.kind, part.text) for part in word.parts if not part.quoted]
@@ -85,7 +85,7 @@ def _unquoted(started: ResolvedCommand, kind: str, text: str) -> str:
 
 
 def _words(making: IntentDraft, started: ResolvedCommand, chain: list[Launch]) -> None:
-    """The words of the innermost program that the job file's has not; programs behind a colon; doubtful beginnings."""
+    """Note words of the innermost program missing in the job file; programs after a colon; doubtful beginnings."""
     program = tuple(making.values.get("program") or ())
     if chain and command_name(started.argv[0]).rsplit("/", 1)[-1] in REMOTE:
         making.ask(started.line, f"the launch is started by another program: {text_of(started)}")
@@ -112,7 +112,7 @@ def _words(making: IntentDraft, started: ResolvedCommand, chain: list[Launch]) -
 
 
 def _environment(making: IntentDraft, started: ResolvedCommand) -> None:
-    """Exported variables that the ranks would have in the script, and have not in the job, or with another value."""
+    """Note exported variables of the script that the ranks of the job would lack, or have with another value."""
     notes = "\n".join((*making.notes, *(making.values.get("variables") or {})))
     text = "\n".join(making.values.get("prologue") or ())
     after = resolve([*parse_shell(text), *parse_shell(":")])[-1].environment

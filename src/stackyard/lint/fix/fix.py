@@ -1,4 +1,4 @@
-"""`lint --fix`: the job file that is equivalent to a batch script, and what could not be carried over."""
+"""`lint --fix`: the job file that is equivalent to a batch script, with notes on parts that cannot be converted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BACKENDS = {"torchrun": "torchrun", "accelerate": "torchrun", "deepspeed": "dee
 
 
 def to_intent(script: Script) -> tuple[Intent, list[str]]:
-    """The intent of a batch script, and a sentence for each thing that it could not carry over.
+    """The intent of a batch script, and a sentence for each part that could not be converted.
 
     The last launch of the script is converted; earlier ones (staging, ``hostname``) are listed in the notes.
     """
@@ -86,7 +86,7 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
 
 
 def _image_of_head(making: IntentDraft) -> None:
-    """The image of a directive, as Shifter's plugin reads it, where no launch was seen to use it."""
+    """Use the image in a directive (Shifter's plugin), if no launch uses it."""
     for directive in making.script.directives if not making.values.get("container") else ():
         for option in directive.options if directive.state == "read" else ():
             if option.written in ("image", "container-image") and option.value:
@@ -94,7 +94,7 @@ def _image_of_head(making: IntentDraft) -> None:
 
 
 def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
-    """The model of these values; those that no job file may have are left out with a note."""
+    """The model of these values; invalid ones are left out with a note."""
     try:
         return model(**values)
     except ValidationError as error:
@@ -116,7 +116,7 @@ def _main_launch(case: Case, making: IntentDraft) -> Launch | None:
 
 
 def _note_others(case: Case, making: IntentDraft, own: Sequence[ResolvedCommand]) -> None:
-    """The launches of other commands than those that the job file has."""
+    """Note the launches of other commands than the job file's."""
     for other in case.launches:
         if not (other.via or other.wrapped) and all(other.command is not command for command in own):
             say, kind = (
@@ -151,7 +151,7 @@ def _assigned(launch: Launch) -> tuple[str, ...]:
 
 
 def _variables(making: IntentDraft, command: ResolvedCommand, launch: Launch | None) -> None:
-    """Variables set on the launch line itself: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
+    """Carry over variables set on the launch line: ``A=1 srun``, --export, -E, -x, ``env A=1``."""
     pairs = [(assignment.name, assignment.raw) for assignment in command.command.assignments]
     for option in launch.reading.options if launch else ():
         items = _listed(option.name, option.value)
@@ -246,7 +246,7 @@ def _last_command(case: Case) -> tuple[ResolvedCommand, tuple[str, ...]] | None:
 
 
 def _is_named(word: str) -> bool:
-    """Whether a command's name is in the script, as that of ``$BIN/solve``, whose directory is not."""
+    """Whether a command has a known name although its directory is unknown, as ``$BIN/solve``."""
     return is_known(word) or bool(re.fullmatch(rf".*{CLOSE}[^{OPEN}{CLOSE}]*/[\w.+-]+", word, re.S))
 
 

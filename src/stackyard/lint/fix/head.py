@@ -107,7 +107,7 @@ def _overridden(scheduler: str, option: Option) -> bool:
 
 
 def _stray(directive: Directive) -> list[str]:
-    """The words of a directive that are neither options nor values of options that the scheduler has."""
+    """The words of a directive that are neither options of the scheduler nor values of options."""
     words, strays = tuple(split_directive(directive.text, directive.kind)), list[str]()
     while directive.kind in HEADS and words:
         reading = read_options(HEADS[directive.kind], words)
@@ -151,7 +151,7 @@ def _plain(kind: str, name: str, value: str) -> str:
 
 
 def _of_plugin(making: IntentDraft, directive: Directive, option: Option, own: Dialect) -> None:
-    """An option of a plug-in's scheduler, by what its value means: sizes, time and memory are read elsewhere."""
+    """Handle an option of a plug-in's scheduler by its meaning; sizes, time and memory are read elsewhere."""
     words, meanings = option.value.split(), own.meanings[option.name]
     written = own.text(option.name, " ".join(map(shlex.quote, words)))
     places = {"time": "time_min" in making.batch, "memory": bool(making.script.request.memory_mib)}
@@ -166,7 +166,7 @@ def _of_plugin(making: IntentDraft, directive: Directive, option: Option, own: D
 
 
 def _size(making: IntentDraft, directive: Directive, option: Option) -> None:
-    """Sizes are read elsewhere; here those that are not a plain number."""
+    """Note sizes that are not plain numbers; the others are read elsewhere."""
     value = option.value.split(":")[-1] if option.name.startswith("gpus") else option.value
     if option.name == "csm":
         making.note(directive.line, "expert mode of LSF: the request is written anew, as the site says")
@@ -177,7 +177,7 @@ def _size(making: IntentDraft, directive: Directive, option: Option) -> None:
 
 
 def _written(kind: str, name: str, value: str) -> str:
-    """An option as one string that splits into its words like a shell's."""
+    """An option as one string that a shell would split into its words."""
     if kind in ("slurm", "flux") and len(name) > 1:
         return shlex.quote(f"--{name}={value}" if value else f"--{name}")
     return shlex.join([f"-{name}", value] if value else [f"-{name}"])
@@ -188,7 +188,7 @@ def _pass(making: IntentDraft, kind: str, name: str, value: str) -> None:
 
 
 def _slurm(making: IntentDraft, directive: Directive, option: Option) -> bool:
-    """The options of sbatch that need more than a name; whether this was one."""
+    """Handle the options of sbatch with special conversions; whether this was one."""
     name, value = option.name, option.value
     if name == "time":
         if "time_min" not in making.batch:
@@ -233,7 +233,7 @@ def _mail(making: IntentDraft, directive: Directive, words: list[str]) -> None:
 
 
 def _lsf(making: IntentDraft, directive: Directive, option: Option) -> bool:
-    """The options of bsub that need more than a name; whether this was one."""
+    """Handle the options of bsub with special conversions; whether this was one."""
     name, value = option.name, option.value
     if name == "W":
         if "time_min" not in making.batch or "/" in value:
@@ -266,7 +266,7 @@ def _resources(making: IntentDraft, directive: Directive, value: str) -> None:
 
 
 def _pbs(making: IntentDraft, directive: Directive, option: Option) -> bool:
-    """The options of qsub that need more than a name; whether this was one."""
+    """Handle the options of qsub with special conversions; whether this was one."""
     name, value = option.name, option.value
     if name == "l":
         for item in re.split(r",(?=[\w.]+=)", value):

@@ -1,4 +1,4 @@
-"""A batch script without its secrets: what `lint --fix` writes is kept, shown and sent on.
+"""Removes secrets from a batch script, since the output of `lint --fix` is stored, shown and sent on.
 
 A secret that stands in the text is replaced before anything is read from it, so that nothing can repeat it: neither
 a note nor a line of the job file. A value that is computed, ``TOKEN=$(cat file)``, stands elsewhere and stays.
@@ -49,7 +49,7 @@ _DRAWN = re.compile(r"(?<![\w$/.-])[A-Za-z0-9_+=-]{16,}(?![\w/])")
 
 
 def without_secrets(text: str) -> str:
-    """The text of a script, of as many lines, with a marker for each secret that stands in it."""
+    """The text of a script with a marker for each literal secret; the number of lines is unchanged."""
     text = _SET.sub(_setting, text)
     text = _FIELD.sub(_field, text)
     text = _OPTION.sub(_option, text)
@@ -65,12 +65,12 @@ def without_secrets(text: str) -> str:
 
 
 def _is_near(row: str, before: str) -> bool:
-    """Whether a row, or the one that it continues, speaks of a secret."""
+    """Whether a row, or the one that it continues, mentions a secret."""
     return bool(_CONTEXT.search(row) or _CONTEXT.search(before))
 
 
 def _named(match: re.Match[str]) -> str:
-    """A value behind a name that has secrets: ``${TOKEN:=WORD}``, ``["TOKEN"] = "WORD"``, ``a.api_key=WORD``."""
+    """A value after a name that suggests a secret: ``${TOKEN:=WORD}``, ``["TOKEN"] = "WORD"``, ``a.api_key=WORD``."""
     start, name, sign, value = match.groups()
     plain = value.strip("\"'")
     hidden = is_secret_name(name.replace("-", "_")) and not re.search("[$`]", plain) and SECRET not in plain
@@ -85,7 +85,7 @@ def _password(match: re.Match[str]) -> str:
 
 
 def _drawn(match: re.Match[str]) -> str:
-    """A word that changes often between digits, small and large letters, as one that was drawn does."""
+    """A random-looking word, which often changes between digits, lower and upper case."""
     kinds = ["0" if char.isdigit() else "a" if char.islower() else "A" for char in match[0] if char.isalnum()]
     changes = sum(one != other for one, other in pairwise(kinds))
     return SECRET if changes >= 0.35 * len(kinds) and len(set(kinds)) > 1 else match[0]
@@ -116,13 +116,13 @@ def _field(match: re.Match[str]) -> str:
 
 
 def _option(match: re.Match[str]) -> str:
-    """``--api-key WORD``, where the word is none that a program knows: ``--eos_token end`` stays."""
+    """``--api-key WORD``, unless the word is a common one: ``--eos_token end`` is kept."""
     drawn = re.search(r"\d", match[4]) and re.search(r"[A-Za-z]", match[4])
     hidden = drawn and is_secret_name(match[2].replace("-", "_"))
     return f"{match[1]}{match[2]}{match[3]}{SECRET}" if hidden else match[0]
 
 
 def _by_form(row: str) -> str:
-    """A line without the logins, tokens and keys that show by their form."""
+    """A line without logins, tokens and keys that are recognised by their form."""
     plain = redacted(row)
     return row if plain == row else plain.replace(HIDDEN, SECRET)

@@ -1,4 +1,4 @@
-"""An intent under construction: its values, and a sentence for each thing that it cannot have."""
+"""An intent under construction: its values, and a sentence for each part that it cannot express."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackyard.lint.shell.words import shown
 
 @dataclass
 class IntentDraft:
-    """The values of an intent and of its batch options, and a sentence for each thing left out."""
+    """The values of an intent and of its batch options, and a sentence for each omitted part."""
 
     script: Script
     values: dict[str, Any] = field(default_factory=dict)
@@ -22,17 +22,17 @@ class IntentDraft:
     """Those of the notes without an answer to which the job would not do what the script does."""
 
     def note_lines(self, lines: list[str], text: str) -> None:
-        """Say the same of several lines."""
+        """Add one note for several lines."""
         if lines:
             every = list(dict.fromkeys(lines))
             self.notes.append(f"line{'s' if len(every) > 1 else ''} {', '.join(every)}: {text}")
 
     def note(self, line: int, text: str) -> None:
-        """Say that something of a line is left out or needs a look."""
+        """Note that a part of a line is omitted or needs attention."""
         self.notes.append(self._of_line(line, text))
 
     def ask(self, line: int, text: str) -> None:
-        """Say the same, as a question that has to be answered before the job file can be submitted."""
+        """Add a note as a question that must be answered before the job file can be submitted."""
         self.note(line, text)
         self.asked.add(self.notes[-1])
 

@@ -1,4 +1,4 @@
-"""The program of a launch as the words of a job file: its interpreter, its shell, its container."""
+"""Converts the program of a launch to a job file's words: its interpreter, its shell, its container."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stackyard.lint.shell.words import CLOSE, OPEN, command_name, is_known, show
 
 
 def plain_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words as they are; a bare ``python`` before a script is what a job file means without it."""
+    """The words; a bare ``python`` before a script is dropped, since a job file implies it."""
     script = len(words) > 1 and words[1].endswith(".py")
     return words[1:] if script and command_name(words[0]) == "python" else words
 
 
 def interpreter_kept(launch: Launch, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The script that an agent starts, with the Python that the agent itself was started with."""
+    """The script that an agent starts, with the Python of the agent itself."""
     python = launch.words[0] if "-m" in launch.words[:8] and python_program(launch.words) else "python"
     if launch.given("module") and words and not words[0].startswith("-"):
         return (python, "-m", *words)
@@ -37,7 +37,7 @@ def program_of_shell(case: Case, making: IntentDraft, last: Launch, words: tuple
 
 
 def container(making: IntentDraft, launch: Launch) -> None:
-    """The image, and a note for each option of the container but those for GPUs."""
+    """Carry over the image, and note each option of the container except those for GPUs."""
     words = launch.words[: len(launch.words) - len(launch.program)]
     image = words[-1] if words and "shifter" not in launch.word else launch.get("image") or _head_image(making)
     named_image(making, launch.line, image)
@@ -54,7 +54,7 @@ def container(making: IntentDraft, launch: Launch) -> None:
 
 
 def named_image(making: IntentDraft, line: int, image: str) -> None:
-    """An image by its file; a note for one of a registry, and for one whose name is known only at run time."""
+    """Carry over an image by its file; note one of a registry, or with a name known only at run time."""
     if not image or not is_known(image) or image.startswith("-"):
         making.ask(line, f"the container image {shown(image) or 'is not found'}")
         return
@@ -64,7 +64,7 @@ def named_image(making: IntentDraft, line: int, image: str) -> None:
 
 
 def _head_image(making: IntentDraft) -> str:
-    """The image that a directive names, as for Shifter's plugin."""
+    """The image in a directive, as for Shifter's plugin."""
     options = (
         option for directive in making.script.directives if directive.state == "read" for option in directive.options
     )

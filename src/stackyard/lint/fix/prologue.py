@@ -1,4 +1,4 @@
-"""The commands of a batch script before it starts its ranks, as lines for a job file's `prologue`."""
+"""Converts the commands of a batch script before its launch to lines of a job file's `prologue`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DIRECTORY_LINE = re.compile(rf'cd "?(?:{_DIRECTORIES.pattern})"?$')
 
 @dataclass
 class Prologue:
-    """The lines before the start, the program's working directory, and what could not be carried over.
+    """The lines before the launch, the program's working directory, and notes on omitted parts.
 
     `names` maps a line that only sets a variable of the script to the variable's name, `runs` to a note for when it is
     not needed, where the value comes from a command that may do more than print.
@@ -57,7 +57,7 @@ class Prologue:
     """Notes on directories that are known only in the run, for as long as no later ``cd`` leaves them."""
 
     def in_subshell(self, resolved: ResolvedCommand) -> bool:
-        """Whether a command is in a subshell that the start is not in: what it sets is lost there."""
+        """Whether a command is in a subshell without the launch, so that its settings are lost there."""
         return any(kind == "subshell" and (number, kind) not in self.around for number, kind in resolved.command.blocks)
 
 
@@ -78,9 +78,9 @@ def lines_before(
 ) -> Prologue:
     """The first `place` commands of a script that prepare the run: modules, environments, variables, files.
 
-    `first` is the command that they stand before, `program` its words: what these name is kept; `directory` is where
-    the head lets them start. Their order and text stay. Variables that Stackyard sets, and commands in a condition, a
-    subshell or a loop, are noted.
+    `first` is the command after them, `program` its words, whose variables and files are kept; `directory` is their
+    initial directory by the head. Order and text are kept. Variables that Stackyard sets, and commands in a condition,
+    a subshell or a loop, are noted.
     """
     before = Prologue(directory=directory, at_home=script.scheduler == "pbs")
     before.around = first.command.blocks if first else ()
@@ -116,7 +116,7 @@ def _reads_variables(argv: Sequence[str]) -> bool:
 
 
 def _leave_out_secrets(before: Prologue) -> None:
-    """Lines that a secret stands in, other than as the value of a variable."""
+    """Leave out lines with secrets other than as the value of a variable."""
     for line in before.lines:
         if SECRET in line:
             before.notes.append(f"left out, since a secret stands in it: {cut(shown(line), 80)}")
@@ -124,7 +124,7 @@ def _leave_out_secrets(before: Prologue) -> None:
 
 
 def _is_secret(before: Prologue, name: str, value: str) -> bool:
-    """Whether a variable's value is a secret of the script, which a note then says."""
+    """Whether a variable's value is a secret of the script; if so, add a note."""
     if SECRET in value:
         how = f"export it in your shell and submit with `--env {name}`"
         before.notes.append(f"{name}: its value may be a secret, which a job file must not hold: {how}")
@@ -132,7 +132,7 @@ def _is_secret(before: Prologue, name: str, value: str) -> bool:
 
 
 def pipelines(commands: Iterable[ResolvedCommand]) -> Iterator[list[ResolvedCommand]]:
-    """The commands in groups: those that a pipe joins together."""
+    """The commands grouped into pipelines."""
     pipe: list[ResolvedCommand] = []
     for resolved in commands:
         if pipe and not resolved.command.fed:
@@ -149,7 +149,7 @@ def pipe_text(pipe: Sequence[ResolvedCommand]) -> str:
 
 
 def text_of(resolved: ResolvedCommand) -> str:
-    """A command with the variables set for it, ``A=1 ./a``; or what is redirected of a block: ``done > log``."""
+    """A command with the variables set for it, ``A=1 ./a``; or the redirections of a block: ``done > log``."""
     command = resolved.command
     own = [*(_setting(assignment) for assignment in command.assignments), *(word.raw for word in command.words)]
     files = "".join(_redirects(resolved)).strip()
@@ -163,7 +163,7 @@ def _setting(assignment: Assignment) -> str:
 
 
 def _carry_pipe(before: Prologue, pipe: Sequence[ResolvedCommand]) -> None:
-    """A pipeline whose commands only print or filter is carried over whole if it writes a file."""
+    """Carry over a pipeline whose commands only print or filter, if it writes a file."""
     first, last, text = pipe[0], pipe[-1].command, pipe_text(pipe)
     plain = all(
         command.argv and (is_quiet(command.argv) or is_filter(command.argv) or is_carried(command.argv))
@@ -186,7 +186,7 @@ def _uses(line: str, name: str) -> bool:
 
 
 def _prune(before: Prologue, program: str) -> None:
-    """Drop variables that neither a later line nor the program uses; note those set conditionally that one uses."""
+    """Drop variables that neither a later line nor the program uses; note used ones that are set conditionally."""
     lines: list[str] = [program]
     for at in reversed(range(len(before.lines))):
         name = before.names.get(at)
@@ -243,7 +243,7 @@ def _calls(script: Script, resolved: ResolvedCommand) -> bool:
 
 
 def acts(resolved: ResolvedCommand) -> bool:
-    """Whether a command of those that print writes a file, or gives a variable its default: ``: "${A:=1}"``."""
+    """Whether a printing command also writes a file, or sets a variable's default: ``: "${A:=1}"``."""
     if any(_DEFAULT.match(part.text) for part in _variables_of(resolved)):
         return True
     targets = ["".join(part.text for part in word.parts) for op, word in resolved.command.redirects if ">" in op]
@@ -255,7 +255,7 @@ def _variables_of(resolved: ResolvedCommand) -> Iterator[Part]:
 
 
 def _is_of_the_environment(resolved: ResolvedCommand, name: str) -> bool:
-    """Whether a variable that a line sets without ``export`` is in the environment: from before, or of the login."""
+    """Whether a variable set without ``export`` is exported already, earlier or by the login."""
     value = resolved.environment.get(name)
     return bool(value and value.exported) or bool(re.fullmatch(_LOGIN, name))
 
@@ -285,7 +285,7 @@ def _assignments(before: Prologue, resolved: ResolvedCommand, nested: bool) -> N
 
 
 def _runs(assignment: Assignment) -> bool:
-    """Whether a value is what a command prints that may do more: ``JOB=$(qsub next.sh)``."""
+    """Whether a value is the output of a command with other effects: ``JOB=$(qsub next.sh)``."""
     parts = assignment.value.parts if assignment.value else ()
     inside = (command for part in parts if part.kind == "command" for command in parse_shell(part.text))
     names = [[word.raw for word in command.words] for command in inside if command.words]
@@ -304,7 +304,7 @@ def _exports(before: Prologue, resolved: ResolvedCommand) -> None:
 
 
 def _directory(before: Prologue, resolved: ResolvedCommand, nested: bool) -> None:
-    """``cd``: the working directory of the program and of later lines."""
+    """Handle ``cd``: it changes the working directory of the program and of later lines."""
     name, path = resolved.argv[0], resolved.argv[1] if len(resolved.argv) > 1 else ""
     line = _joined(" ".join(word.raw for word in resolved.command.words))
     if name == "pushd":
@@ -330,13 +330,13 @@ def _directory(before: Prologue, resolved: ResolvedCommand, nested: bool) -> Non
 
 
 def _is_guarded(script: Script, resolved: ResolvedCommand) -> bool:
-    """Whether a test decides about a command: ``[ -d run ] && cd run``."""
+    """Whether a command depends on a test: ``[ -d run ] && cd run``."""
     row = script.rows[resolved.line - 1]
     return resolved.command.conditional and bool(re.match(r"\s*(?:\[|test\s)", row))
 
 
 def _to_submission(before: Prologue, line: str, nested: bool, *, stays: bool) -> None:
-    """``cd .``, or the way back to where the job was submitted, where a job file's lines begin."""
+    """Handle ``cd .``, or a return to the submission directory, where a job file's lines begin."""
     moved = before.at_home or any(re.match(r"(?:cd|pushd)\b", row) for row in before.lines)
     if line.startswith("pushd") or (moved and not stays):
         before.lines.append(line)
@@ -348,7 +348,7 @@ def _to_submission(before: Prologue, line: str, nested: bool, *, stays: bool) ->
 
 
 def _source(script: Script, resolved: ResolvedCommand) -> Sequence[str]:
-    """A command as its own lines, with its here-document."""
+    """The source lines of a command, including its here-document."""
     rows, command = script.rows, resolved.command
     if command.here:
         return rows[resolved.line - 1 : command.here_line + command.here.count("\n")]

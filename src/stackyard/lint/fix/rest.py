@@ -1,4 +1,4 @@
-"""What a job file leaves out of a script's launch and of the lines after it: a note for each."""
+"""Notes on the parts of a script's launch, and of later lines, that a job file omits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PLACING = {
 
 
 def left_out(case: Case, making: IntentDraft, started: ResolvedCommand | None, main: Launch | None, place: int) -> None:
-    """Note what the launch line, the shells of its tasks and the commands after it do beyond the job file."""
+    """Note the effects of the launch line, the tasks' shells and later commands that the job file lacks."""
     _head_line(making)
     _arguments(making)
     _burst_buffer(making)
@@ -73,7 +73,7 @@ def left_out(case: Case, making: IntentDraft, started: ResolvedCommand | None, m
 
 
 def _head_line(making: IntentDraft) -> None:
-    """Another shell than bash."""
+    """Note a shell other than bash."""
     first = making.script.text.splitlines()[0] if making.script.text else ""
     name = re.sub(r"^#!\s*(?:/\S*/env\s+)?", "", first).strip() if first.startswith("#!") else ""
     words = name.split()
@@ -92,7 +92,7 @@ _DEFAULT = re.compile(r"\$\{(?!SLURM_|PBS_|LSB_|FLUX_)([A-Za-z_]\w*):?[-=]([^${}
 
 
 def _defaults(making: IntentDraft, started: ResolvedCommand) -> None:
-    """Variables of the launch that have their default, which the environment of a submission may replace."""
+    """Note launch variables with defaults, which the environment of a submission may replace."""
     line = " ".join(word.raw for word in started.command.words)
     assignments = [assignment for other in making.script.commands for assignment in other.command.assignments]
     own = [assignment.raw for assignment in assignments if re.search(rf"\$\{{?{assignment.name}\b", line)]
@@ -105,21 +105,21 @@ def _defaults(making: IntentDraft, started: ResolvedCommand) -> None:
 
 
 def _arguments(making: IntentDraft) -> None:
-    """Arguments of the script in the prologue: `sbatch job.sh x` passes them on, `submit` has none."""
+    """Note arguments of the script in the prologue: `sbatch job.sh x` passes them on, `submit` has none."""
     for line in making.values.get("prologue") or ():
         if any(match[1] for match in _ARGUMENT.finditer(line)):
             making.notes.append(f"the script's arguments, which a job file has not, in {cut(line, 80)}")
 
 
 def _burst_buffer(making: IntentDraft) -> None:
-    """DataWarp's directives, which reserve storage and copy files before the job."""
+    """Note DataWarp's directives, which reserve storage and copy files before the job."""
     for number, line in enumerate(making.script.text.splitlines(), 1):
         if _BURST_BUFFER.match(line):
             making.note(number, f"a directive of the burst buffer: {cut(line.strip(), 80)}")
 
 
 def _around(making: IntentDraft, started: ResolvedCommand) -> None:
-    """Redirections, pipes, background, and the blocks around the launch."""
+    """Note redirections, pipes, background, and the blocks around the launch."""
     command = started.command
     for operator, word in command.redirects:
         means = "launch --stdin" if operator.startswith("<") else "runs logs has the output of each rank"
@@ -142,7 +142,7 @@ def _around(making: IntentDraft, started: ResolvedCommand) -> None:
 
 
 def _evaluated(making: IntentDraft, started: ResolvedCommand, main: Launch | None) -> None:
-    """The other commands in the text of an ``eval`` that has the launch."""
+    """Note the other commands in an ``eval`` text with the launch."""
     evals = [
         command for command in making.script.commands if command.line == started.line and command.argv[:1] == ("eval",)
     ]
@@ -188,7 +188,7 @@ def _options(making: IntentDraft, launch: Launch) -> None:
 
 
 def _shell_options(making: IntentDraft, launch: Launch) -> None:
-    """Options of the shell in each task, as in ``bash -lc``, where the job file starts its program without it."""
+    """Note options of the shell in each task, as in ``bash -lc``, if the job file starts its program without it."""
     shells = ("bash", "sh")
     if launch.program[:1] and launch.program[0].rsplit("/", 1)[-1] in shells:
         options = list(takewhile(lambda word: word.startswith("-"), launch.program[1:]))
@@ -197,7 +197,7 @@ def _shell_options(making: IntentDraft, launch: Launch) -> None:
 
 
 def _inner(making: IntentDraft, launch: Launch, chain: list[Launch]) -> None:
-    """The other commands of the shell that each task runs."""
+    """Note the other commands in the shell of each task."""
     own = {id(member.command) for member in chain}
     quiet: list[str] = []
     program = making.values.get("program") or ()
@@ -220,7 +220,7 @@ def _inner(making: IntentDraft, launch: Launch, chain: list[Launch]) -> None:
 
 
 def _wrapped(making: IntentDraft, line: int, words: tuple[str, ...], inner: tuple[str, ...]) -> None:
-    """Words before a launch, as ``timeout 3h srun``."""
+    """Note words before a launch, such as ``timeout 3h srun``."""
     before = words[: len(words) - len(inner)] if words[-len(inner) :] == inner else ()
     before = tuple(word for word in before if word not in ("exec", "time", "command"))
     if before and before[0].rsplit("/", 1)[-1] not in ("bash", "sh"):
@@ -228,7 +228,7 @@ def _wrapped(making: IntentDraft, line: int, words: tuple[str, ...], inner: tupl
 
 
 def _after(case: Case, making: IntentDraft, started: ResolvedCommand | None, place: int) -> None:
-    """Commands behind the launch: a job file ends with its program."""
+    """Note commands after the launch: a job file ends with its program."""
     launched = {id(launch.command) for launch in case.launches if not (launch.via or launch.wrapped)}
     ray = any(launch.kind == "ray" for launch in case.launches)
     quiet: list[str] = []

@@ -1,4 +1,4 @@
-"""How many nodes, ranks, cores and GPUs a script's launch has, as the sizes of an intent."""
+"""The sizes of a script's launch as those of an intent: nodes, ranks, cores and GPUs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _GPUS = {"gpus-per-node", "gpus-per-task", "gpu_per_rs", "gpus", "gres"}
 def sizes(case: Case, making: IntentDraft, launch: Launch | None, line: int, *, whole: bool = False) -> None:
     """Nodes, ranks on each, their cores and GPUs; a note for each number that the script does not determine.
 
-    A launch that starts no ranks itself (a container) is one process, as a program without any launch is.
-    `whole`: it uses the job in its own way, as Ray does, or is not known: the head's ranks are not those it starts.
+    A launch that starts no ranks itself (a container) is one process, as a program without any launch is. `whole`: it
+    uses the job in its own way, as Ray does, or is unknown, so that the head's ranks do not apply.
     """
     outer = launch
     if launch and not _starts_ranks(case, launch):
@@ -64,7 +64,7 @@ def sizes(case: Case, making: IntentDraft, launch: Launch | None, line: int, *, 
 
 
 def _cores_of_gpus(making: IntentDraft, gpus: int | None, per_node: int | None) -> int | None:
-    """The cores of a rank by --cpus-per-gpu, which sbatch does not take beside a number for each task."""
+    """The cores of a rank by --cpus-per-gpu, which sbatch rejects together with a number per task."""
     value = making.script.request.values.get("cpus-per-gpu")
     if not value:
         return None
@@ -80,7 +80,7 @@ def _cores_of_gpus(making: IntentDraft, gpus: int | None, per_node: int | None) 
 def _note_filling(
     case: Case, making: IntentDraft, launch: Launch, nodes: int | None, per_node: int | None, line: int
 ) -> None:
-    """Ranks that aprun, mpirun or flux run puts on the first nodes, as many as fit, and the job file on all."""
+    """Note ranks that aprun, mpirun or flux run would pack on the first nodes, but the job file spreads over all."""
     slots = case.script.request.node_tasks or case.script.request.node_cpus
     placed = launch.given("ppn", "hostfile", "map-by", "host", "depth", "rankfile", "nodes")
     if launch.kind not in ("mpirun", "aprun", "flux") or placed or not launch.given("np", "ntasks") or (nodes or 1) < 2:
@@ -138,7 +138,7 @@ def _nodes(
 
 
 def _note_inherited(making: IntentDraft, launch: Launch, line: int) -> None:
-    """An srun on a part of the job that says only where: SLURM_NTASKS and SLURM_NNODES say how much (srun manual)."""
+    """Note an srun on a part of the job without sizes, which inherits SLURM_NTASKS and SLURM_NNODES (srun manual)."""
     tasks = making.script.request.values.get("ntasks")
     if tasks or not launch.given("nodes"):
         inherited = f"--ntasks={tasks}" if tasks else "the number of nodes"
@@ -146,7 +146,7 @@ def _note_inherited(making: IntentDraft, launch: Launch, line: int) -> None:
 
 
 def _all_ranks(case: Case, launch: Launch | None) -> int | None:
-    """Ranks in all: those of the launch, else those of the head, else one."""
+    """The total number of ranks: of the launch, else of the head, else one."""
     request = case.script.request
     if launch is None:
         return 1
@@ -164,7 +164,7 @@ def _all_ranks(case: Case, launch: Launch | None) -> int | None:
 
 
 def _ppr(launch: Launch) -> bool:
-    """Whether Open MPI's mapping says how many ranks there are on each node, socket or other part of it."""
+    """Whether Open MPI's mapping sets the number of ranks on each node, socket or other resource."""
     return (launch.get("map-by") or "").lower().startswith("ppr:")
 
 
@@ -270,7 +270,7 @@ def _of_sets(making: IntentDraft, sets: Sets, nodes: int | None) -> tuple[int | 
 
 
 def _even(sets: Sets, nodes: int | None) -> int | None:
-    """Sets on each node where jsrun has no -r, if they can be the same on all."""
+    """Sets on each node for a jsrun without -r, if all nodes can have the same number."""
     return sets.count // nodes if sets.count and nodes and sets.count % nodes == 0 else None
 
 
@@ -312,7 +312,7 @@ def _check_ranks(making: IntentDraft, ranks: int | None, agent: bool, line: int)
 
 
 def _check_cores(case: Case, making: IntentDraft, line: int) -> None:
-    """Cores that the head requests and the ranks of the job file do not."""
+    """Note cores that the head requests but the job file's ranks do not use."""
     nodes, per_node, cores = (making.values[name] for name in ("nodes", "ranks_per_node", "cores_per_rank"))
     requested = case.script.request.cores
     if not per_node or case.script.request.exclusive:

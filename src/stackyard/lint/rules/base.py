@@ -1,4 +1,4 @@
-"""What a rule is, and its input: the script, the site if known, and the program's source if found."""
+"""The definition of a rule, and its input: the script, the site if known, and the program's source if found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WHOLE_NODES = re.compile(r"(?:full|whole)[-_]?nodes?|exclusive", re.I)
 
 @dataclass(frozen=True)
 class Hit:
-    """What a rule found. `severity` overrides the rule's own, for a case without its evidence."""
+    """One occurrence that a rule found. `severity` overrides the rule's own, for a case without its evidence."""
 
     line: int
     message: str
@@ -40,7 +40,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Step:
-    """The size of a launch; None for what is unknown."""
+    """The size of a launch; unknown values are None."""
 
     nodes: int | None = None
     tasks: int | None = None
@@ -102,7 +102,7 @@ class Case:
 
     @cached_property
     def version(self) -> tuple[int, ...]:
-        """The scheduler's version, e.g. (23, 11): from the site, else as the script names Slurm's; empty if unknown."""
+        """The scheduler's version, e.g. (23, 11): from the site, else as named in the script; empty if unknown."""
         text = self.site.scheduler.version if self.site else ""
         if not text and self.script.scheduler == "slurm":
             named = re.search(r"\bslurm(?:[/ -]|version|\sv)*(\d{2}\.\d{2})\b", self.script.text, re.I)
@@ -116,7 +116,7 @@ class Case:
 
     @property
     def slots(self) -> int | None:
-        """Cores of the job on a node of PBS or LSF that it shares; None if these are not known."""
+        """Cores of the job on a shared node of PBS or LSF; None if unknown."""
         request = self.script.request
         if request.exclusive or self.script.scheduler not in ("pbs", "lsf"):
             return None
@@ -139,7 +139,7 @@ class Case:
         return self._sources[id(launch)]
 
     def group(self, launch: Launch) -> Group | None:
-        """How the Python program of a launch joins its process group; None if it joins none, or is not found."""
+        """How a launch's Python program joins its process group; None if it joins none, or is not found."""
         if id(launch) not in self._groups:
             program = self.python(launch) or ()
             place = find_program(program, self.directories)
@@ -178,16 +178,16 @@ class Case:
         return is_small(launch.program) or bool(shell)
 
     def chain(self, launch: Launch) -> list[Launch]:
-        """A launch and those inside it down to the last one: ``srun``, the container in it, the torchrun in that.
+        """A launch and those nested in it: ``srun``, the container in it, the torchrun in that.
 
-        It ends before a wrapper script, which is then the program.
+        It ends before a wrapper script, which counts as the program.
         """
         inside = (inner for inner in reversed(self.launches) if launch in inner.via and not inner.wrapped)
         last = next(inside, launch)
         return [launch, *(outer for outer in last.via if launch in outer.via), *([last] if last is not launch else [])]
 
     def innermost(self, launch: Launch) -> bool:
-        """Whether no further launch is inside this one."""
+        """Whether no launch is nested in this one."""
         return not any(launch in inner.via for inner in self.launches)
 
     def program_text(self, launch: Launch) -> str:
@@ -195,7 +195,7 @@ class Case:
         return shown(" ".join(launch.program))
 
     def is_python(self, launch: Launch) -> bool:
-        """Whether it runs Python, itself or in its shell."""
+        """Whether it runs Python, directly or in its shell."""
         if python_program(launch.program) or any(
             launch in inner.via and inner.kind == "torchrun" for inner in self.launches
         ):
@@ -240,7 +240,7 @@ class Case:
 
     @property
     def head_tasks_per_node(self) -> int | None:
-        """Tasks on each node by the head; one if it has no option about tasks (sbatch manual, --ntasks)."""
+        """Tasks on each node by the head; one without an option about tasks (sbatch manual, --ntasks)."""
         request = self.script.request
         if request.node_tasks:
             return request.node_tasks
@@ -269,7 +269,7 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """What it finds, in one sentence."""
+        """The problem that it finds, in one sentence."""
         return (self.check.__doc__ or "").strip().splitlines()[0]
 
     def finding(self, hit: Hit, file: str) -> Finding:
@@ -302,7 +302,7 @@ def rule(
 
 
 def is_alone(launch: Launch) -> bool:
-    """Whether a launch is neither one of several at the same time nor one of a loop."""
+    """Whether a launch is neither one of several concurrent ones nor in a loop."""
     command = launch.command.command
     return not (command.background or command.within("loop") or command.within("function") or launch.remote)
 

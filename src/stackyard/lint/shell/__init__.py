@@ -1,1 +1,1 @@
-"""A shell script as commands, words and values: text in, facts out."""
+"""Parses a shell script into commands, words and values: text in, facts out."""

@@ -1,4 +1,4 @@
-"""Whether a word known only at run time may hold options of its launch: ``srun $OPTIONS ./a``, ``srun $EXE``."""
+"""Whether a word known only at run time may contain options of its launch: ``srun $OPTIONS ./a``, ``srun $EXE``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stackyard.lint.shell.words import CLOSE, OPEN, is_known, shown, unknown
 
 
 def plain_variables(commands: Iterable[ResolvedCommand]) -> dict[str, bool]:
-    """Variables of which the script gives every value, none of them with an option in front; whether one is empty.
+    """Variables with only known values that do not begin with an option; and whether one may be empty.
 
-    Such a variable is set in the branches of an ``if``: which one ran is not known, but that it holds no options is.
+    Such a variable is set in the branches of an ``if``: the branch is unknown, but the variable never has options.
     """
     values: dict[str, set[str]] = {}
     for resolved in commands:
@@ -23,7 +23,7 @@ def plain_variables(commands: Iterable[ResolvedCommand]) -> dict[str, bool]:
 
 
 def _set_by(resolved: ResolvedCommand) -> list[tuple[str, str]]:
-    """The variables that a command sets for those after it, with their values."""
+    """The variables that a command sets for later ones, with their values."""
     words = resolved.command.words
     name = words[0].plain or "" if words else ""
     if name in CHANGERS:
@@ -36,7 +36,7 @@ def _set_by(resolved: ResolvedCommand) -> list[tuple[str, str]]:
 
 
 def may_be_options(rest: Sequence[str], plain: Mapping[str, bool]) -> bool:
-    """Whether the first words behind a launch's options may be further options; ``$ENV/bin/python`` is a path."""
+    """Whether the first words after a launch's options may be further options; ``$ENV/bin/python`` is a path."""
     for word in rest:
         if not word.startswith(OPEN) or word.partition(CLOSE)[2].startswith("/"):
             return False

@@ -1,4 +1,4 @@
-"""What a shell script is read into: simple commands, and the variables that they set."""
+"""Simple commands of a parsed shell script, and the variables that they set."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from stackyard.lint.shell.words import Word
 
 @dataclass(frozen=True)
 class Assignment:
-    """``NAME=value``; `value` is None for an array or a value that cannot be known; `raw` is its source.
+    """``NAME=value``; `value` is None for an array or an unknown value; `raw` is its source.
 
-    `index`: that of an item of an array with its brackets, ``[0]``.
+    `index`: the index of an array item with its brackets, ``[0]``.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Assignment:
 class Command:
     """One simple command. `blocks` are (number, kind) of its enclosing blocks, outermost first.
 
-    `piped`: a pipe reads its output; `fed`: it reads from a pipe; `functions`: the names of those it is in.
+    `piped`: a pipe reads its output; `fed`: it reads from a pipe; `functions`: the names of the enclosing functions.
     """
 
     line: int

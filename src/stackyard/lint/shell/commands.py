@@ -1,8 +1,8 @@
 """A shell script as a flat list of simple commands, each with its enclosing blocks.
 
 Enough of bash for batch scripts: continuations, quotes, here-documents, pipes, ``&``, functions, loops, branches,
-arrays. Rules need a flat list; order, background and "may not run" are kept, precedence is not. What cannot be parsed
-is skipped, never guessed, and nothing is raised.
+arrays. Rules need a flat list; order, background and "may not run" are kept, precedence is not. Unparsable parts are
+skipped, without guesses or exceptions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def parse_shell(text: str, line: int = 1) -> list[Command]:
 
 
 def read_shell(text: str) -> tuple[list[Command], frozenset[int]]:
-    """As `parse_shell`, with the numbers of lines inside a here-document or a string that runs over several lines."""
+    """As `parse_shell`, with the numbers of lines inside a here-document or a multi-line string."""
     reader = _Reader(text, 1)
     commands = reader.run()
     return commands, frozenset(reader.inner_lines)
@@ -94,7 +94,7 @@ class _Reader:
             self._word()
 
     def _arithmetic(self) -> None:
-        """``((i += 1))`` as a command of three words."""
+        """Parse ``((i += 1))`` as a command of three words."""
         start, line, command = self.at, self._line(), self._current()
         self.at = self._after_arithmetic(start)
         inner = WordReader(self.text[start + 2 : self.at].removesuffix("))")).quoted(line)
@@ -166,7 +166,7 @@ class _Reader:
             self._enter("subshell")
 
     def _lengthen(self, command: Command, end: int) -> None:
-        """``word(..)``, which the shell rejects in most places, is read as one word: placeholders look like this."""
+        """Parse ``word(..)``, usually a syntax error, as one word: placeholders look like this."""
         raw, last = self.text[self.at : end], command.words[-1]
         command.words[-1] = Word((*last.parts, Part("literal", raw)), last.raw + raw, last.line)
         self.at = end
@@ -244,14 +244,14 @@ class _Reader:
             command.redirects.append((match.group(), word))
 
     def _substituted(self) -> Word:
-        """``<(..)`` or ``>(..)``: the name of a file that is known only at run time."""
+        """Parse ``<(..)`` or ``>(..)``: a file name known only at run time."""
         start, line = self.at, self._line()
         self.at = min(closing(self.text, start + 2, "(", ")") + 1, len(self.text))
         raw = self.text[start : self.at]
         return Word((Part("literal", unknown(raw), True),), raw, line)
 
     def _of_block(self) -> Command:
-        """The one command that has all redirections behind the block which has just ended: ``done > a 2> b``."""
+        """A command with all redirections after the block that has just ended: ``done > a 2> b``."""
         if self._files is None:
             self._files = self._new()
             self.commands.append(self._files)
@@ -342,7 +342,7 @@ class _Reader:
         return True
 
     def _words_of_loop(self) -> None:
-        """Skips ``in $(find . -exec a \\;) b`` of a for."""
+        """Skip ``in $(find . -exec a \\;) b`` of a for loop."""
         while self.at < len(self.text) and self.text[self.at] not in "\n;":
             before = self.at
             if self.text[self.at] not in " \t&|<>()":

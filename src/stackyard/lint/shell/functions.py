@@ -1,4 +1,4 @@
-"""The functions of a script that nothing calls: what is in them is not run."""
+"""Functions of a script that are never called, so that their commands do not run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Function:
 
 
 def uncalled(commands: Sequence[Command], text: str) -> tuple[Function, ...]:
-    """The functions whose names stand nowhere but in their definitions, in comments and in such functions."""
+    """The functions whose names occur only in their definitions, in comments and in other such functions."""
     if any(command.words and _ANY.match(command.words[0].raw) for command in commands):
         return ()
     functions = [
@@ -38,7 +38,7 @@ def uncalled(commands: Sequence[Command], text: str) -> tuple[Function, ...]:
 
 
 def _runs(function: Function, commands: Sequence[Command]) -> bool:
-    """Whether a command outside the function begins with its name, as in ``f() { ./a; }; f``."""
+    """Whether a command outside the function starts with its name, as in ``f() { ./a; }; f``."""
     outside = (command for command in commands if function.name not in command.functions and command.words)
     return any(command.line == function.first and command.words[0].raw == function.name for command in outside)
 

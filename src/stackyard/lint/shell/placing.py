@@ -1,4 +1,4 @@
-"""Functions that one line of the script calls: their commands in the place of that line, with its words."""
+"""Inlines functions that are called once: their commands replace the call, with its arguments."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _DEFAULT = re.compile(r"([1-9]):?-(.*)", re.S)
 
 
 class _UnclearCall(Exception):
-    """The commands of a function depend on its words in a way that is not followed."""
+    """The commands of a function depend on its arguments in an unsupported way."""
 
 
 def placed(commands: Sequence[Command]) -> list[Command]:
-    """The commands, where the body of each function that one plain line calls stands in the place of that line.
+    """The commands, with the body of each function that is called by one plain line in place of that line.
 
-    The words of the call are put in for ``$1`` and ``"$@"``, also behind a ``shift``; what is local is set there.
-    Functions that are called twice, or with words that are not followed, stay as they are.
+    Arguments replace ``$1`` and ``"$@"``, also after a ``shift``; local variables are set there. Functions that are
+    called twice, or with unsupported arguments, are not inlined.
     """
     result = list(commands)
     for _ in range(_DEEPEST):  # the functions that a function calls follow when it stands in its place
@@ -38,7 +38,7 @@ def placed(commands: Sequence[Command]) -> list[Command]:
 
 
 def _mentions(commands: Sequence[Command]) -> dict[str, list[Command]]:
-    """The commands outside of it that name a function, for each."""
+    """For each function, the commands outside of it that name it."""
     names, result = {name for command in commands for name in command.functions}, dict[str, list[Command]]()
     for command in commands:
         texts = [*(word.raw for word in command.words), *(value.raw for value in command.assignments), command.here]
@@ -48,7 +48,7 @@ def _mentions(commands: Sequence[Command]) -> dict[str, list[Command]]:
 
 
 def _put(commands: list[Command], name: str, named: Sequence[Command]) -> list[Command]:
-    """The commands with those of one function in the place of its only call; the same list if it has none."""
+    """The commands with one function inlined at its only call; the same list without a call."""
     if len(named) != 1 or not _is_plain(named[0], name):
         return commands
     body = [command for command in commands if name in command.functions]
@@ -81,14 +81,14 @@ def _has(word: Word, name: str) -> bool:
 
 
 def _is_whole(body: Sequence[Command]) -> bool:
-    """Whether a function is defined once, at the top, and has no here-documents."""
+    """Whether a function is defined once, at the top level, without here-documents."""
     tops = {command.blocks[:1] for command in body}
     alone = all(len(command.functions) == 1 and not command.here for command in body)
     return len(tops) == 1 and next(iter(tops))[0][1] == "function" and alone
 
 
 class _Call:
-    """One call of a function; `after` are the commands behind it, which must not see what was local."""
+    """One call of a function; `after` are the later commands, which must not see its local variables."""
 
     def __init__(self, call: Command, after: Sequence[Command]) -> None:
         self.call = call
@@ -96,11 +96,11 @@ class _Call:
         self._after = after
 
     def moved(self, body: Sequence[Command]) -> list[Command]:
-        """The commands of the function for the place of the call."""
+        """The commands of the function, for the place of the call."""
         return [new for command in body for new in self._own(command, last=command is body[-1])]
 
     def _own(self, command: Command, *, last: bool) -> list[Command]:
-        """What one command becomes: none of ``shift``, assignments of ``local``."""
+        """The inlined form of one command: without ``shift``, with ``local`` as assignments."""
         name, alone = command.words[0].plain if command.words else "", _is_alone(command)
         if name == "return" and last and alone:
             return []
@@ -158,7 +158,7 @@ class _Call:
         return replace(assignment, raw=raw)
 
     def _filled(self, word: Word) -> list[Word]:
-        """The words that one word of a function becomes."""
+        """The words that replace one word of a function."""
         alone = word.parts[0] if len(word.parts) == 1 else None
         every = alone and alone.kind == "variable" and alone.text in ("@", "*")
         if alone and every and (alone.quoted or all(w.plain for w in self.words)):
@@ -166,7 +166,7 @@ class _Call:
         return [self._joined(word)]
 
     def _joined(self, word: Word) -> Word:
-        """A word with the words of the call put in for its ``$1``."""
+        """A word with the arguments in place of its ``$1``."""
         raw, parts = word.raw, list[Part]()
         for part in word.parts:
             if part.kind == "variable" and (value := self._given(part)):
@@ -179,7 +179,7 @@ class _Call:
         return replace(word, parts=tuple(parts), raw=raw)
 
     def _given(self, part: Part) -> Part | None:
-        """What stands for ``$1`` or ``${1:-x}``; None for another variable."""
+        """The replacement of ``$1`` or ``${1:-x}``; None for another variable."""
         default = _DEFAULT.fullmatch(part.text)
         number = part.text if re.fullmatch("[1-9]", part.text) else default[1] if default else ""
         if not number:
@@ -195,20 +195,20 @@ class _Call:
 
 
 def _plain(text: str, part: Part) -> Part:
-    """A text that means the same with quotes and without."""
+    """A literal with the same meaning with quotes and without."""
     if not re.fullmatch(r"[\w./:=,+%@-]+", text):
         raise _UnclearCall
     return Part("literal", text, part.quoted)
 
 
 def _raw(part: Part, place: Part) -> str:
-    """How a piece is written where a word of the function has `place`."""
+    """The source of an argument in place of `place` in a word of the function."""
     text = part.text if part.kind == "literal" else f"${{{part.text}}}"
     return f'"{text}"' if part.kind == "variable" and part.quoted and not place.quoted else text
 
 
 def _is_alone(command: Command) -> bool:
-    """Whether a command of a function always runs, in its shell."""
+    """Whether a command of a function always runs, in the function's own shell."""
     return len(command.blocks) == 1 and not (command.background or command.piped or command.fed or command.conditional)
 
 

@@ -35,7 +35,7 @@ _SPLIT = re.compile(f"(?:{OPEN}[^\ue001]*\ue001|[^ \t\n])+")
 
 @dataclass(frozen=True)
 class Value:
-    """A variable: its text (parts unknown), its source, where it was set, whether it is exported, an array's items."""
+    """A variable: its text (with unknown parts), its source, its line, whether it is exported, an array's items."""
 
     text: str
     source: str
@@ -47,7 +47,7 @@ class Value:
 
 @dataclass(frozen=True)
 class ResolvedCommand:
-    """A command with its words expanded. `environment` holds the variables as they are when it runs."""
+    """A command with its words expanded. `environment` has the variables at its start."""
 
     command: Command
     argv: tuple[str, ...]
@@ -65,14 +65,14 @@ def arithmetic_names(text: str) -> list[str]:
 
 
 def _names(piece: str) -> list[str]:
-    """The variables in what is not known: ``$A``, ``${A}``, and in an index or a sum ``A`` alone."""
+    """The variables in an unknown piece: ``$A``, ``${A}``, and in an index or a sum ``A`` alone."""
     return re.findall(r"[A-Za-z_]\w*" if "[" in piece or "((" in piece else r"\$\{?([A-Za-z_]\w*)", piece)
 
 
 def resolve(
     commands: Iterable[Command], known: Mapping[str, str] | None = None, *, zsh: bool = False
 ) -> list[ResolvedCommand]:
-    """The commands with their words expanded; `known` are variables that the scheduler sets. `zsh`: as that expands."""
+    """The commands with their words expanded; `known` are variables set by the scheduler. `zsh`: by zsh's rules."""
     commands = list(commands)
     scope = Scope({name: Value(text, f"${name}", exported=True) for name, text in (known or {}).items()}, zsh=zsh)
     scope.doubtful = _set_twice(commands)
@@ -80,7 +80,7 @@ def resolve(
 
 
 def _set_twice(commands: Sequence[Command]) -> frozenset[str]:
-    """Variables that are set in a function and outside of it: the value depends on when it is called."""
+    """Variables set both in a function and outside of it: their value depends on the time of the call."""
     inside, outside = set[str](), set[str]()
     for command in commands:
         names = {
@@ -166,7 +166,7 @@ class Scope:
         self._set(name, Value(text, assignment.raw, line, self._blocks, is_exported, items))
 
     def _items(self, assignment: Assignment, old: Value | None) -> tuple[str, ...] | None:
-        """The items of ``NAME=(a "b c" $D)``; of ``NAME+=(..)`` behind those that were there."""
+        """The items of ``NAME=(a "b c" $D)``; for ``NAME+=(..)`` after the existing ones."""
         if assignment.value is not None or not assignment.raw.startswith("("):
             return None
         inner, at, items = assignment.raw[1:-1], 0, list[str]()
@@ -186,7 +186,7 @@ class Scope:
         self.values[name] = value
 
     def _lookup(self, name: str) -> str | None:
-        """The value; None if never set, unknown if set in a block that has ended."""
+        """The value; None if never set; unknown if set in a block that has ended."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -196,7 +196,7 @@ class Scope:
         return self._unknown(f"${name}") if stale else value.text
 
     def _has_changed(self, value: Value) -> bool:
-        """Whether what a value that is not known is made of has been set anew since."""
+        """Whether a variable in an unknown value was set again since."""
         names = {name for piece in _ONE_UNKNOWN.findall(value.text) for name in _names(piece)}
         return any(name in self.values and self.values[name].line > value.line for name in names)
 
@@ -222,7 +222,7 @@ class Scope:
         return (rest, *parts[1:])
 
     def expand(self, word: Word) -> list[str]:
-        """The fields that a word becomes."""
+        """The fields that result from a word."""
         array = re.fullmatch(self._array, word.parts[0].text) if len(word.parts) == 1 else None
         if array and word.parts[0].kind == "variable":
             value = self.values.get(array[1])
@@ -250,7 +250,7 @@ class Scope:
 
     @property
     def _array(self) -> str:
-        """The text of a variable that stands for all items of an array: in zsh, its name alone is enough."""
+        """The text of a variable that stands for all items of an array: in zsh, its name alone."""
         return r"(\w+)(?:\[[@*]\])?" if self._zsh else r"(\w+)\[[@*]\]"
 
     def _stays(self, part: Part) -> bool:

@@ -1,4 +1,4 @@
-"""Shell words: what one word of a script is made of, and the reader of a single word.
+"""Shell words: the parts of a word, and a parser for a single word.
 
 The grammar is that of POSIX "Token Recognition" and "Quoting" (Shell Command Language, 2.2 and 2.3) with bash's
 ``$'..'``, ``$((..))`` and arrays. The reader is tolerant: an unclosed quote ends with the text; it never raises.
@@ -64,7 +64,7 @@ _BRACELESS = re.compile(rf"{OPEN}{TASK}?\$([A-Za-z_]\w*){CLOSE}(?=\w)")
 
 
 def shown(text: str) -> str:
-    """The text as written in the script: ``${A}`` with braces before a letter, which else were part of the name."""
+    """The text as in the script: ``${A}`` with braces before a letter, which would otherwise extend the name."""
     return _BRACELESS.sub(r"${\1}", text).replace(OPEN, "").replace(CLOSE, "").replace(TASK, "")
 
 
@@ -78,7 +78,7 @@ def command_name(word: str) -> str:
 
 
 def closing(text: str, start: int, opening: str, closer: str) -> int:
-    """The index of the closer that belongs to an opener before `start`; else the text's end.
+    """The index of the closer for an opener before `start`; else the text's end.
 
     Quotes are respected; in parentheses, which hold commands or items, so are comments and here-documents.
     """
@@ -104,7 +104,7 @@ def closing(text: str, start: int, opening: str, closer: str) -> int:
 
 
 def arithmetic_end(text: str, start: int) -> int | None:
-    """The index of the ``))`` that closes arithmetic which begins at `start`, behind ``((``; None if a subshell begins.
+    """The index of the ``))`` that closes arithmetic opened at `start`; None if it is a subshell.
 
     bash's rule: ``((`` is arithmetic if ``))`` closes it, as ``$(((a + b) * 2))``; ``$((cat a; cat b) | sort)`` is not.
     An unclosed one ends with the text.
@@ -141,7 +141,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 class WordReader:
-    """Read the word that begins at `at` of a text and advance `at` past it."""
+    """Parses the word at position `at` of a text and moves `at` past it."""
 
     def __init__(self, text: str, at: int = 0) -> None:
         self.text = text
@@ -159,7 +159,7 @@ class WordReader:
         return Word(tuple(self._parts), self.text[start : self.at], line)
 
     def quoted(self, line: int) -> Word:
-        """The whole rest as if in double quotes."""
+        """The whole rest, parsed as if in double quotes."""
         start = self.at
         self._double(end="")
         return Word(tuple(self._parts), self.text[start:], line)
@@ -204,7 +204,7 @@ class WordReader:
         self.at = end + 1
 
     def _escaped_string(self) -> None:
-        """``$'a\\tb'``: a string with the escapes of C."""
+        """Parse ``$'a\\tb'``: a string with the escapes of C."""
         self._flush(False)
         end = self.at + 2
         while end < len(self.text) and self.text[end] != "'":

@@ -1,1 +1,1 @@
-"""What activating a prefix does to the environment, captured once."""
+"""The effect of a prefix's activation on the environment, captured once."""

@@ -1,12 +1,12 @@
-"""What activating a prefix does, captured once as an `EnvironmentChange` instead of being run at every load.
+"""Captures the effect of a prefix's activation as an `EnvironmentChange`, once, instead of running it at every load.
 
 The scripts of ``etc/conda/activate.d`` are sourced in an empty bash, after the variables of ``etc/conda/env_vars.d``
 and ``conda-meta/state`` are set, and the shell before is compared with the shell after. A second run changes everything
 that a script may depend on (user, home, directory, date, job and display variables): a value that differs cannot be
-captured, and is reported with its script. In a third run every variable that a script changes has a value already,
-and PATH another one, which shows whether the script replaces it, prepends or appends to it, or keeps it. Scripts save
-such values for a deactivation; these variables are left out. Where the third run explains a variable by none of the
-operations it may depend on another one that had a value: it gets a run of its own. conda is not needed.
+captured, and is reported with its script. In a third run every variable that a script changes has a value before, and
+PATH another one, which shows whether the script replaces it, prepends or appends to it, or keeps it. Variables in which
+scripts save values for a deactivation are left out. If the third run matches none of the operations for a variable, it
+may depend on another variable that had a value: it gets a separate run. conda is not needed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def capture(
     timeout_s: float = 60,
     view: View = PLAIN,
 ) -> Activation:
-    """Capture what activating `prefix` does.
+    """Capture the effect of activating `prefix`.
 
     Args:
         keep: build-only variables (CC, CFLAGS ...) to export nevertheless.
-        variables: more variables of the environment, from ``variables:`` of an environment.yml.
+        variables: additional variables of the environment, from ``variables:`` of an environment.yml.
         timeout_s: time limit in seconds for all scripts of one run together.
-        view: how the scripts see the files.
+        view: the scripts' view of the files.
 
     Raises:
         StackyardError: a script exited the shell or timed out, or a file of variables cannot be read.
@@ -99,7 +99,7 @@ def assemble(
     """The operations from the states of the runs: the shell at the start and after each script.
 
     Args:
-        alone: for some variables a third run of their own, in which no other one had a value.
+        alone: separate third runs for some variables, in which no other one had a value.
     """
     changes: list[tuple[int, Operation]] = []
     build_only: list[str] = []
@@ -129,13 +129,13 @@ def assemble(
 
 
 def _operations(name: str, first: Sequence[Shell], third: Sequence[Shell]) -> tuple[Operation, ...]:
-    """The operations that a change of one variable amounts to; none of one with a value that no module can hold."""
+    """The operations equivalent to the change of a variable; none if a module cannot express the value."""
     values = [states[n].variables.get(name) for states in (first, third) for n in (0, -1)]
     return () if _outside(VALUE, *values) else operations(name, *values)
 
 
 def _is_saved(name: str, first: Sequence[Shell], third: Sequence[Shell]) -> bool:
-    """Whether a variable has what another one had before; PATH is the one that always has a value."""
+    """Whether a variable has the former value of another one; PATH always has a value."""
     if name != "PATH" and first[-1].variables.get(name) == first[0].variables["PATH"]:
         return True
     others = {other: value for other, value in third[0].variables.items() if other != name}
@@ -143,7 +143,7 @@ def _is_saved(name: str, first: Sequence[Shell], third: Sequence[Shell]) -> bool
 
 
 def _is_doubtful(name: str, first: Sequence[Shell], third: Sequence[Shell]) -> bool:
-    """Whether no operation explains a variable that scripts change for users."""
+    """Whether no operation matches the change of a variable for users."""
     return not is_build_only(name) and not _is_saved(name, first, third) and not _operations(name, first, third)
 
 
@@ -166,7 +166,7 @@ def _blame(name: str, first: Sequence[Shell], other: Sequence[Shell], cause: str
 
 
 def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str]) -> list[Operation]:
-    """Functions and aliases that the scripts define, with bash bodies only; `expose.limits` reports other shells."""
+    """Functions and aliases that the scripts define, for bash only; `expose.limits` reports other shells."""
     additions: list[Operation] = []
     start, end, other = first[0], first[-1], second[-1]
     for name, body in end.functions.items():
@@ -193,7 +193,7 @@ def _names(first: Sequence[Shell], second: Sequence[Shell], uncaptured: list[str
 
 
 def _outside(rule: Grammar, *texts: str | None) -> str:
-    """What is wrong with the first text that does not have a grammar; empty where all have it, or are None."""
+    """The error of the first text that violates a grammar; empty if there is none; texts may be None."""
     try:
         for text in texts:
             if text is not None:
@@ -204,7 +204,7 @@ def _outside(rule: Grammar, *texts: str | None) -> str:
 
 
 def _called(end: Shell, start: Shell) -> set[str]:
-    """Helper functions (``_name``) that a function for users calls; the others are internal to the scripts."""
+    """Helper functions (``_name``) that a user's function calls; other helpers are internal to the scripts."""
     new = {name: body for name, body in end.functions.items() if start.functions.get(name) != body}
     needed = {name for name in new if not name.startswith("_")}
     grown = True

@@ -18,9 +18,9 @@ from stackyard.yard.kinds.payload import Prefix
 
 @dataclass(frozen=True)
 class ProbeEnvironment:
-    """What a script may depend on besides the prefix.
+    """The environment of a probe, on which a script may depend besides the prefix.
 
-    `present`: variables that are set before activation. `path`: what is at the end of PATH.
+    `present`: variables that are set before activation. `path`: the end of PATH.
     """
 
     user: str
@@ -32,7 +32,7 @@ class ProbeEnvironment:
 
 @dataclass(frozen=True)
 class Shell(ShellState):
-    """A shell's state after `script`, without the variables that every shell changes by itself."""
+    """A shell's state after `script`, without the variables that every shell changes itself."""
 
     script: str = ""
 

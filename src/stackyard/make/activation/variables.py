@@ -1,4 +1,4 @@
-"""Which operation a change of one variable means, and which variables only matter for building."""
+"""Determines the operation that corresponds to a variable's change, and variables that matter only for building."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def is_build_only(name: str) -> bool:
 
 
 def before(name: str) -> str:
-    """A value to set a variable to before activation, to see how activation changes it; each has its own."""
+    """A unique value to set a variable to before activation, to detect how activation changes it."""
     return f"-DBEFORE_{name}=1" if name in _FLAG_NAMES else f"/before/{name}"
 
 
 def saved(value: str | None, other: Mapping[str, str]) -> bool:
-    """Whether a script saves in a variable what another one had before, to give it back at a deactivation.
+    """Whether a script saves another variable's former value in a variable, to restore it at deactivation.
 
     Args:
-        value: its value where the others had one.
+        value: its value in the run in which the others had values.
         other: the variables before, in that run.
     """
     return value is not None and value.startswith(("/before/", "-DBEFORE_")) and value in other.values()
@@ -49,11 +49,11 @@ def saved(value: str | None, other: Mapping[str, str]) -> bool:
 def operations(
     name: str, old: str | None, new: str | None, occupied: str | None, after: str | None
 ) -> tuple[Operation, ...]:
-    """The operations that a change of one variable amounts to; none if no operation does.
+    """The operations equivalent to the change of a variable; none if no operation matches.
 
     Args:
         old: its value before the scripts; `new`: after them.
-        occupied: its value before them in another run; `after`: after them in that run.
+        occupied, after: its values before and after them in another run.
     """
     if occupied is None or new is None or after is None:
         return (SetRestorable(name, new),) if new == after or occupied is None else ()
@@ -72,21 +72,22 @@ def operations(
 
 
 def _separator(front: str, back: str) -> str:
-    """What stands between the user's text and what is put before and behind it; empty: nothing, or not the same."""
+    """The separator between the user's text and the added texts; empty if there is none, or they differ."""
     separators = {text for text in (front[-1:], back[:1]) if text}
     return separators.pop() if len(separators) == 1 and separators <= set(SEPARATORS) else ""
 
 
 def _sides(front: str, back: str, separator: str) -> tuple[str, str]:
-    """What is put in front and behind, without the separators around it."""
+    """The added texts in front and behind, without the separators around them."""
     return front.rstrip(separator), back.lstrip(separator)
 
 
 def _extended(name: str, sides: tuple[str, str], separator: str, old: str | None, new: str) -> tuple[Operation, ...]:
-    """The operations that put something before and behind the user's text.
+    """The operations that add texts before and behind the user's text.
 
     Args:
-        old, new: its value before and after the scripts in the first run, which says what happens without a value.
+        old, new: its value before and after the scripts in the first run, which shows the result without a user's
+            value.
     """
     front, back = sides
     added = Join(name, front, back, separator)
@@ -102,6 +103,6 @@ def _extended(name: str, sides: tuple[str, str], separator: str, old: str | None
 
 
 def _on_path(name: str, front: str, back: str) -> tuple[Operation, ...]:
-    """The operations for directories before and behind those of a path list."""
+    """The operations that add directories before and behind those of a path list."""
     first = [Prepend(name, directory) for directory in reversed(front.split(":")) if directory]
     return (*first, *(Append(name, directory) for directory in back.split(":") if directory))

@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 
 def compile_one(task: Tuple[str, str, str]) -> Optional[str]:  # noqa: UP006, UP045
-    """Compile one file; return None, or its name when it cannot be compiled (Python 2, templates, dangling links)."""
+    """Compile one file; returns None, or its name if it cannot be compiled (Python 2, templates, dangling links)."""
     target, source, name = task
     try:
         py_compile.compile(source, cfile=target, dfile=name, doraise=True, invalidation_mode=_MODE)
@@ -32,7 +32,7 @@ def _die_with_parent() -> None:
 
 
 def main() -> None:
-    """Compile everything that standard input names."""
+    """Compile all files named on standard input."""
     warnings.simplefilter("ignore")
     order = json.load(sys.stdin)
     tasks = order["tasks"]

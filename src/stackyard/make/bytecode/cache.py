@@ -38,7 +38,7 @@ _OLDEST = (3, 7)  # PEP 552
 
 @dataclass(frozen=True)
 class _Place:
-    """A package and the place of its bytecode in a cache; `ready`: the bytecode is there."""
+    """A package and the path of its bytecode in a cache; `ready`: the bytecode exists."""
 
     unit: Unit
     store: Path
@@ -49,7 +49,7 @@ def add(job: Job, wheels: Sequence[Wheel], touched: Iterable[str] = ()) -> list[
     """Give every Python file of the prefix its bytecode.
 
     Args:
-        wheels: what is installed besides the conda packages.
+        wheels: the installed wheels.
         touched: Python files, relative to the prefix, that a post script wrote.
 
     Returns:
@@ -88,7 +88,7 @@ def _identity(job: Job) -> tuple[str, str]:
 
 
 def _places(job: Job, version: str, wheels: Sequence[Wheel]) -> Iterator[_Place]:
-    """Every package: from the cache of this yard or of a parent, else as it was just installed."""
+    """Every package with its bytecode: from the cache of this yard or of a parent, else to be compiled."""
     installed = InstalledFiles(job.prefix, job.site_packages)
     for package in job.locked.conda:
         yield _cached(job, version, package.sha256) or _new(job, version, installed.conda(package.stem, package.sha256))
@@ -132,7 +132,7 @@ def _unit(sha256: str, listing: Mapping[str, Any]) -> Unit:
 
 
 def _claimed_twice(units: Iterable[Unit]) -> set[str]:
-    """Files that more than one package brings; the prefix holds one of them."""
+    """Files that more than one package installs."""
     count = Counter(name for unit in units for name in (*unit.shared, *unit.failed, *unit.private))
     return {name for name, number in count.items() if number > 1}
 
@@ -141,7 +141,7 @@ def _claimed_twice(units: Iterable[Unit]) -> set[str]:
 
 
 def _compile_missing(job: Job, tag: str, places: Sequence[_Place], own: set[str]) -> list[_Place]:
-    """Compile what is in no cache, in batches; return all places, now ready."""
+    """Compile missing bytecode, in batches; returns all places, now ready."""
     done = [place for place in places if place.ready]
     missing = [place for place in places if not place.ready]
     total, count = sum(len(p.unit.shared) for p in missing), 0
@@ -190,7 +190,7 @@ def compile_files(job: Job, tasks: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def _finish(job: Job, place: _Place, tag: str, failed: set[str], own: set[str]) -> _Place:
-    """Move a compiled package to its place in the cache; if another process was faster, its result stays."""
+    """Move a compiled package to its place in the cache, unless another process was faster."""
     shared = set(place.unit.shared) - failed - own
     private = {*place.unit.private, *(own.intersection(place.unit.shared))}
     unit = Unit(place.unit.sha256, *(tuple(sorted(names)) for names in (shared, failed, private)))
@@ -243,7 +243,7 @@ def _link(job: Job, tag: str, place: _Place, own: set[str]) -> None:
 
 
 def _require_inside(prefix: Path, directory: str) -> None:
-    """Raise StackyardError where a package has a link in the place of a directory for bytecode."""
+    """Raise StackyardError if a package has a link in place of a bytecode directory."""
     place = prefix / directory
     if not place.resolve().is_relative_to(prefix.resolve()):
         raise StackyardError(

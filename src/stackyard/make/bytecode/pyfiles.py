@@ -72,7 +72,7 @@ def _unit(sha256: str, names: Iterable[str], changed: set[str]) -> Unit:
 
 
 def is_python(name: str) -> bool:
-    """Whether a file of a prefix is one that gets bytecode."""
+    """Whether a file of a prefix is compiled to bytecode."""
     return name.endswith(".py") and name.startswith("lib/python")
 
 

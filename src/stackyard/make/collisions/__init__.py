@@ -1,1 +1,1 @@
-"""Paths that several packages install: whose file is taken, so that one lock makes one tree."""
+"""File collisions: paths that several packages install. The file to keep is chosen so that one lock gives one tree."""

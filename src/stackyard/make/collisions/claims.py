@@ -1,4 +1,4 @@
-"""Which package installs which path of a prefix, as it says itself once it is installed.
+"""Claims: the paths that each package of a prefix installs, by its own list after installation.
 
 The list of a wheel is its RECORD, which has its console scripts and the files of its ``.data`` at their places (that in
 the archive has not). uv writes it anew: it lists exactly what was installed. The list of a conda package is its record
@@ -28,8 +28,8 @@ class Owner:
     """A package that is installed in a prefix.
 
     Attributes:
-        name: as its lock has it.
-        rank: its place in the order of installation; the last one wins.
+        name: its name in the lock.
+        rank: its position in the order of installation; the last one wins.
         listing: the file in which its paths are listed.
     """
 
@@ -40,8 +40,10 @@ class Owner:
 
 
 class Claim(NamedTuple):
-    """What one package says of a path: how its own list names it, and the hash of the bytes there, as hexadecimal
-    digits (conda) or as in RECORD; empty where it says none. `made`: the installer wrote the file itself."""
+    """One package's entry for a path: the name in its list, and the hash there, in conda's or RECORD's format.
+
+    The hash is empty if the list has none. `made`: the installer wrote the file itself.
+    """
 
     owner: Owner
     row: str
@@ -50,7 +52,7 @@ class Claim(NamedTuple):
 
 
 def shared(claims: Iterable[tuple[str, Claim]]) -> dict[str, list[Claim]]:
-    """The paths that more than one package installs, in order; the claims in the order of installation."""
+    """The paths that more than one package installs, sorted; the claims in the order of installation."""
     first: dict[str, Claim] = {}
     by_path: dict[str, list[Claim]] = {}
     for path, claim in claims:
@@ -67,7 +69,7 @@ def _once(claims: Sequence[Claim]) -> list[Claim]:
 
 
 def require_plain(claims: Collection[tuple[str, Claim]]) -> None:
-    """Raise StackyardError where a file of one package has the place of a directory of another: no order helps."""
+    """Raise StackyardError if one package has a file where another has a directory: no order can resolve this."""
     files = {path for path, _ in claims}
     directories = {path.rpartition("/")[0] for path in files}
     for directory in list(directories):
@@ -90,10 +92,10 @@ class Listings:
     """The lists of the packages of one prefix.
 
     Args:
-        read: how a file is read; a prefix that others made needs more care.
+        read: reads a file; a third-party prefix requires checks.
 
     Attributes:
-        unordered: conda packages whose list has console scripts in an order that is not always the same.
+        unordered: conda packages whose list has console scripts in a random order.
     """
 
     def __init__(self, prefix: Path, read: Read = Path.read_bytes) -> None:
@@ -104,7 +106,7 @@ class Listings:
         self.unordered: set[Owner] = set()
 
     def all(self, owners: Iterable[Owner]) -> Iterator[tuple[str, Claim]]:
-        """Every path of these packages, relative to the prefix, and what the package says of it.
+        """Every path of these packages, relative to the prefix, with the package's claim.
 
         Raises:
             StackyardError: a list cannot be read, or names a path that a symbolic link leads out of the prefix.
@@ -166,7 +168,7 @@ def rows(data: bytes, listing: Path) -> Iterator[tuple[str, str]]:
     """The paths of a RECORD and their hashes.
 
     Raises:
-        StackyardError: it is not a RECORD.
+        StackyardError: it is not a valid RECORD.
     """
     try:
         text = data.decode("utf-8")

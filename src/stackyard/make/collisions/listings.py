@@ -1,6 +1,7 @@
-"""Changes in a package's list of installed files (RECORD, conda-meta), so that it lists what is the package's.
+"""Edits a package's list of installed files (RECORD, conda-meta), so that it has only the package's own files.
 
-Pure functions make the new text; the file is replaced, never written into: it may be a link into a cache.
+Pure functions produce the new text; the file is replaced, never modified in place, since it may be a hard link into a
+cache.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MADE = "unix_python_entry_point"
 
 
 def record_without(text: str, gone: Collection[str]) -> str:
-    """A RECORD without the lines of these paths; the others as they are."""
+    """A RECORD without the lines for these paths."""
     if '"' not in text:
         return "".join(line for line in text.splitlines(keepends=True) if line.partition(",")[0] not in gone)
     stream = io.StringIO()
@@ -29,19 +30,19 @@ def record_without(text: str, gone: Collection[str]) -> str:
 
 
 def conda_without(value: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
-    """A record of conda without these paths."""
+    """A conda record without these paths."""
     return _renamed(value, lambda name: "" if name in gone else name)
 
 
 def conda_from(value: dict[str, Any], directory: str) -> dict[str, Any]:
-    """A record of conda in which the paths in a directory (``__clobbers__/x/``) are those in the prefix."""
+    """A conda record in which the paths in a directory (``__clobbers__/x/``) are replaced by those in the prefix."""
     return _renamed(value, lambda name: name.removeprefix(directory))
 
 
 def _renamed(value: dict[str, Any], name: Callable[[str], str]) -> dict[str, Any]:
-    """The record with other names; what gets an empty one is left out.
+    """The record with renamed paths; entries renamed to an empty path are dropped.
 
-    The console scripts come first and by name: rattler lists them where their threads were done.
+    Console scripts are sorted and come first: rattler lists them in the order in which its threads finished.
     """
     entries = [{**entry, "_path": name(entry["_path"])} for entry in value["paths_data"]["paths"]]
     listing = [entry for entry in entries if entry["_path"]]
@@ -54,11 +55,11 @@ def _renamed(value: dict[str, Any], name: Callable[[str], str]) -> dict[str, Any
 
 
 def is_in_order(entries: list[dict[str, Any]]) -> bool:
-    """Whether the console scripts of a record of conda are where `_renamed` lists them."""
+    """Whether the console scripts of a conda record are in the order of `_renamed`."""
     paths = [str(entry["_path"]) for entry in entries if entry.get("path_type") == MADE]
     return paths == sorted(paths) and all(entry.get("path_type") == MADE for entry in entries[: len(paths)])
 
 
 def write_conda(path: Path, value: dict[str, Any]) -> None:
-    """Write a record of conda, as rattler does."""
+    """Write a conda record in rattler's format."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,7 +1,7 @@
-"""What an ``__init__.py`` does: whether two of them, written in another way, mean the same.
+"""The meaning of an ``__init__.py``: whether two differently written ones are equivalent.
 
-Packages that share a namespace bring its ``__init__.py`` each: empty or with a comment, or with one of the two ways to
-declare it (pkgutil, pkg_resources). Nothing of it is run.
+Packages that share a namespace each have its ``__init__.py``: empty or with a comment, or with one of the two
+declarations (pkgutil, pkg_resources). No code is run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PKGUTIL, PKG_RESOURCES = "pkgutil", "pkg_resources"
 
 
 def meaning(source: bytes) -> str | None:
-    """A text that is the same for sources that mean the same; None for what cannot be parsed.
+    """A text that is equal for equivalent sources; None for a source that cannot be parsed.
 
     It is `PKGUTIL` where the namespace is extended with pkgutil (also where pkg_resources is tried first), and
     `PKG_RESOURCES` where only that declares it, which needs setuptools.
@@ -38,7 +38,7 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _leaves(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements, those of a ``try`` for an import among them; imports alone do nothing."""
+    """The statements, including those in a ``try`` around an import; imports alone have no effect."""
     for statement in body:
         if isinstance(statement, ast.Try) and all(_is_for_import(handler) for handler in statement.handlers):
             inner = (
@@ -63,7 +63,7 @@ def _is_import(statement: ast.stmt) -> bool:
 
 
 def _declares(statement: ast.stmt) -> bool:
-    """``__path__ = extend_path(__path__, __name__)`` or ``declare_namespace(__name__)``, however they are reached."""
+    """Whether it is ``__path__ = extend_path(__path__, __name__)`` or ``declare_namespace(__name__)`` in some form."""
     if isinstance(statement, ast.Assign):
         names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
         return names == ["__path__"] and len(statement.targets) == 1 and _called(statement) == "extend_path"
@@ -71,7 +71,7 @@ def _declares(statement: ast.stmt) -> bool:
 
 
 def _called(statement: ast.stmt) -> str:
-    """The function that a statement calls with ``__path__`` and ``__name__`` alone; empty for anything else."""
+    """The function called with only ``__path__`` and ``__name__``; empty for any other statement."""
     call = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
     if not isinstance(call, ast.Call) or call.keywords:
         return ""

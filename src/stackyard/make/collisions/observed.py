@@ -1,4 +1,4 @@
-"""The collisions in a prefix that others made: read, never settled. What is there shows whose file won."""
+"""Reads the collisions in a third-party prefix without resolving them: the present file shows which package won."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stackyard.yard.revision.collision import Collision, Kind
 
 
 def observed(prefix: Path) -> tuple[Collision, ...]:
-    """The paths that several packages of a prefix install with other bytes, by their own lists.
+    """The paths that several packages of a prefix install with different content, by their own lists.
 
     A list that cannot be read is left out: `installed.installed` reports what is damaged. Files are named without a
     hash: nothing of an adopted prefix is compared by its bytes.
@@ -53,7 +53,7 @@ def _readable(prefix: Path, owners: Sequence[Owner]) -> Iterator[tuple[str, Clai
 
 
 def _present(place: Path) -> bytes | None:
-    """What is at a path; None for what is missing, not a plain file, or larger than anything that need be compared."""
+    """The content at a path; None for anything missing, not a regular file, or too large to compare."""
     try:
         return None if place.is_symlink() or place.name.endswith(".pyc") else installed.content(place)
     except (OSError, ValueError):
@@ -61,7 +61,7 @@ def _present(place: Path) -> bytes | None:
 
 
 def _declares(path: str, present: bytes) -> bool:
-    """Whether it is the ``__init__.py`` of a namespace: those of the others are not there any more to compare."""
+    """Whether it is a namespace's ``__init__.py``; those of other packages no longer exist for a comparison."""
     return path.endswith("/__init__.py") and meaning(present) in (PKGUTIL, PKG_RESOURCES)
 
 

@@ -1,9 +1,9 @@
-"""The rule for paths that several packages install: what is harmless, what is not, and whose file is taken.
+"""The rule for paths that several packages install: which collisions are harmless, and which file is kept.
 
-Equal bytes, and the ``__init__.py`` of a namespace with an equal meaning, are not worth a word. Licences, documentation
-and tests at the top are worth one note, everything else a warning, or an error where the site says so. The last one
-installed wins: conda packages come first, each after what it depends on, then pip packages by name; what the stack's
-file chooses wins over that.
+Equal bytes, and the ``__init__.py`` of a namespace with an equal meaning, are not reported. Licences, documentation and
+tests at the top are reported in one note, everything else in a warning, or in an error if the site requests it. The
+last installed package wins: conda packages come first, each after its dependencies, then pip packages by name. A choice
+in the stack's file overrides this.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _DOCUMENTATION = ("share/doc/", "share/man/", "share/info/", "share/licenses/")
 
 @dataclass(frozen=True)
 class Choice:
-    """A line of the ``collisions:`` of a stack's file: a path or a pattern, and the package whose file is taken."""
+    """A line of ``collisions:`` in a stack's file: a path or a pattern, and the package whose file is kept."""
 
     pattern: str
     package: str
     place: Where | None = None
 
     def matches(self, path: str, inner: str) -> bool:
-        """Whether it is about a path.
+        """Whether it applies to a path.
 
         Args:
-            inner: the same path relative to site-packages, by which people know a module; empty elsewhere.
+            inner: the same path relative to site-packages; empty outside of it.
         """
         return any(text and self._fits(text) for text in (path, inner))
 
@@ -62,12 +62,12 @@ class Choice:
 
     @property
     def exactness(self) -> tuple[bool, int, str]:
-        """Which one counts of several that match: one without a pattern, else the longest."""
+        """The sort key that selects among matching choices: one without a pattern, else the longest."""
         return ("*" not in self.pattern and not self.pattern.endswith("/"), len(self.pattern), self.pattern)
 
 
 def in_order(packages: Sequence[CondaPackage]) -> list[CondaPackage]:
-    """conda packages in the order of installation: each after those that it depends on, else by name."""
+    """conda packages in the order of installation: each after its dependencies, else by name."""
     named = {package.name: package for package in packages}
     done: dict[str, CondaPackage] = {}
     for start in sorted(named):
@@ -89,7 +89,7 @@ def in_order(packages: Sequence[CondaPackage]) -> list[CondaPackage]:
 
 
 def kind_of(path: str, inner: str) -> Literal["note", "warning"]:
-    """What a collision is worth. `inner`: the path relative to site-packages; empty elsewhere."""
+    """The severity of a collision. `inner`: the path relative to site-packages; empty outside of it."""
     top, below, _ = (inner or path).partition("/")
     paper = _PAPERS.fullmatch(top) is not None and not top.endswith((".py", ".so"))
     beside = top.lower() in _BESIDE if below else paper
@@ -98,12 +98,12 @@ def kind_of(path: str, inner: str) -> Literal["note", "warning"]:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whose file is at a path.
+    """The decision about a path: which package's file is kept.
 
     Attributes:
         claims: of all packages that install it, in the order of installation.
-        kind: what there is to say about it; None: nothing.
-        lost: the claims of those whose file is another one.
+        kind: the severity to report; None: not reported.
+        lost: the claims of packages whose file differs.
     """
 
     claims: tuple[Claim, ...]
@@ -113,18 +113,18 @@ class Decision:
 
     @property
     def label(self) -> str:
-        """The winner, for people."""
+        """The winner's label for messages."""
         return labels(claim.owner for claim in self.claims)[self.winner.owner]
 
 
 def decide(
     path: str, inner: str, claims: Sequence[Claim], choices: Sequence[Choice], file: Callable[[Claim], Path]
 ) -> Decision:
-    """Whose file is at a path that several packages of one prefix install.
+    """The decision about a path that several packages of one prefix install.
 
     Args:
-        inner: the path relative to site-packages; empty elsewhere.
-        file: the file of a claim, where what is said of it does not suffice.
+        inner: the path relative to site-packages; empty outside of it.
+        file: returns the file of a claim, if its list is not sufficient.
     """
     choice = chosen(choices, path, inner, claims)
     winner = choice or claims[-1]
@@ -140,13 +140,13 @@ def decide(
 def decide_on_base(
     path: str, inner: str, base: Claim, own: Claim, choices: Sequence[Choice], sources: Sequence[bytes | None]
 ) -> Decision:
-    """The same for a path that a layer has, and its base has too: Python finds the one in the layer first.
+    """The decision about a path that a layer and its base have: Python finds the layer's file first.
 
-    An ``__init__.py`` in the layer hides the whole package of the base, also where it is the same, unless both declare
-    a namespace.
+    An ``__init__.py`` in the layer hides the base's whole package, even if it is identical, unless both declare a
+    namespace.
 
     Args:
-        sources: what the two files hold, if they are an ``__init__.py``.
+        sources: the content of the two files, if they are an ``__init__.py``.
     """
     choice = chosen(choices, path, inner, (base, own))
     winner = choice or own
@@ -188,7 +188,7 @@ def _is_same(one: Claim, other: Claim, file: Callable[[Claim], Path]) -> bool:
 
 
 def _mean_the_same(path: str, claims: Iterable[Claim], file: Callable[[Claim], Path]) -> bool:
-    """Whether these are the ``__init__.py`` of one namespace, each in its own words."""
+    """Whether these are equivalent ``__init__.py`` files of one namespace."""
     if not _is_init(path):
         return False
     meanings: set[str | None] = set()
@@ -200,7 +200,7 @@ def _mean_the_same(path: str, claims: Iterable[Claim], file: Callable[[Claim], P
 
 
 def labels(owners: Iterable[Owner]) -> dict[Owner, str]:
-    """The names of packages for people; of two with one name, with what installs them."""
+    """The labels of packages for messages; two of the same name also get their installer."""
     owners = list(owners)
     names = [canonical(owner.name) for owner in owners]
     return {owner: _label(owner, names.count(canonical(owner.name)) > 1) for owner in owners}
@@ -213,26 +213,26 @@ def _label(owner: Owner, twice: bool) -> str:
 
 
 def is_named(text: str, owner: Owner) -> bool:
-    """Whether a name in the stack's file is that of a package: ``opencv_python``, ``numpy (conda)``."""
+    """Whether a name in the stack's file refers to a package: ``opencv_python``, ``numpy (conda)``."""
     name, _, kind = text.removesuffix(")").partition(" (")
     return canonical(name) == canonical(owner.name) and kind in ("", owner.kind)
 
 
 def chosen(choices: Iterable[Choice], path: str, inner: str, claims: Sequence[Claim]) -> Claim | None:
-    """The claim that the stack's file chooses for a path. Patterns are about the packages that install the path."""
+    """The claim that the stack's file chooses for a path. Patterns apply only to packages that install the path."""
     matching = sorted((c for c in choices if c.matches(path, inner)), key=lambda c: c.exactness, reverse=True)
     matches = (claim for choice in matching for claim in reversed(claims) if is_named(choice.package, claim.owner))
     return next(matches, None)
 
 
 def require_used(choices: Iterable[Choice], paths: Iterable[tuple[str, str, Claim]]) -> None:
-    """Every choice must be about a path that its package installs, whether another one does too or not.
+    """Require that every choice is about a path that its package installs.
 
     Args:
-        paths: all paths (relative to the prefix, and to site-packages or empty) with what is said of them.
+        paths: all paths (relative to the prefix, and to site-packages or empty) with their claims.
 
     Raises:
-        InputError: one is not, with its place in the file.
+        InputError: a choice is not, with its place in the file.
     """
     missing = list(choices)
     others: dict[Choice, set[str]] = {choice: set() for choice in missing}
@@ -252,7 +252,7 @@ def require_used(choices: Iterable[Choice], paths: Iterable[tuple[str, str, Clai
 
 
 def require_known(choices: Iterable[Choice], names: Iterable[str]) -> None:
-    """Raise InputError for a choice of a package that is not among those of the stack."""
+    """Raise InputError for a choice of a package that the stack does not have."""
     known = {canonical(name): name for name in names}
     for choice in choices:
         name = choice.package.partition(" (")[0]
@@ -265,7 +265,7 @@ def require_known(choices: Iterable[Choice], names: Iterable[str]) -> None:
 
 
 def grouped(decisions: Iterable[tuple[str, Decision, str]]) -> tuple[Collision, ...]:
-    """Collisions as a record has them; those that are not worth a word are not in it.
+    """Collisions in a record's format, without unreported ones.
 
     Args:
         decisions: path, decision, and the hash of the file that is there.
@@ -279,7 +279,7 @@ def grouped(decisions: Iterable[tuple[str, Decision, str]]) -> tuple[Collision, 
 
 
 def refused(collisions: Iterable[Collision], file: str) -> InputError | None:
-    """The error where the site refuses collisions that nothing was chosen for; None: there are none."""
+    """The error if the site forbids collisions without a choice; None: there are none."""
     bad = [collision for collision in collisions if collision.kind == "warning"]
     if not bad:
         return None
@@ -293,7 +293,7 @@ def refused(collisions: Iterable[Collision], file: str) -> InputError | None:
 
 
 def choices_for(variant: Variant, names: Iterable[str]) -> tuple[Choice, ...]:
-    """What the stack's file chooses among these packages: another variant may have others (`require_known`)."""
+    """The stack's choices among these packages; other packages may be in other variants (`require_known`)."""
     known = {canonical(name) for name in names}
     choices = (Choice(path, name, variant.collision_places.get(path)) for path, name in variant.collisions.items())
     return tuple(choice for choice in choices if canonical(choice.package.partition(" (")[0]) in known)

@@ -1,10 +1,10 @@
-"""Makes one lock one tree: whose file is at a path that several packages install does not depend on who was faster.
+"""Resolves file collisions deterministically: the kept file does not depend on the timing of parallel installation.
 
-uv installs wheels in parallel, and rattler writes the console scripts of conda packages in parallel: the fastest wins.
-rattler moves other colliding files of conda packages to ``__clobbers__/<package>/<path>``. So once packages are
-installed, the file of the winner (`collisions`) is put at each such path. It comes from what rattler moved away, else
-from the package installed alone beside the prefix (`staging`). The lists of the packages stay as they are until the
-bytecode is made, which is kept by package; then they lose the paths that are another's (`finish`).
+uv installs wheels in parallel, and rattler writes console scripts of conda packages in parallel, so the fastest wins.
+rattler moves other colliding files of conda packages to ``__clobbers__/<package>/<path>``. So after installation, the
+winner's file (`collisions`) is put at each such path. It comes from the files that rattler moved, else from the package
+installed alone beside the prefix (`staging`). The packages' lists are edited only after bytecode, which is kept by
+package, is compiled: they lose the paths won by others (`finish`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BuildCollisions:
     """The collisions of one build.
 
     Attributes:
-        sources: Python files whose bytecode is that of no single package, relative to the prefix.
+        sources: Python files whose bytecode does not belong to a single package, relative to the prefix.
     """
 
     def __init__(self, job: Job) -> None:
@@ -59,7 +59,7 @@ class BuildCollisions:
         self.sources: set[str] = set()
 
     def conda(self) -> None:
-        """Once the conda packages are linked: take what rattler moved away out of the prefix, and its names for it."""
+        """After conda packages are linked: move clobbered files out of the prefix, and undo their renaming."""
         left = self._job.prefix / CLOBBERS
         if not left.is_dir() or left.is_symlink():
             return
@@ -72,20 +72,20 @@ class BuildCollisions:
                 write_conda(owner.listing, conda_from(value, start))
 
     def explain(self, error: StackyardError, wheels: Sequence[Wheel] = ()) -> None:
-        """Raise what is behind a failure of rattler or uv, if it is that a file has the place of a directory.
+        """Raise the cause of a failure of rattler or uv, if it is a file in the place of a directory.
 
         Args:
-            wheels: those that were being installed, and those that are.
+            wheels: the wheels already installed and those being installed.
         """
         if _IN_THE_WAY.search(f"{error.message}\n{error.detail}"):
             self._staging.know(wheels)
             require_plain(list(self._staging.claims(self._conda_owners)))
 
     def settle(self, wheels: Sequence[Wheel]) -> None:
-        """Once packages are installed: put the file of the winner at each path that several of them install.
+        """After packages are installed: put the winner's file at each path that several of them install.
 
         Args:
-            wheels: all that are installed now.
+            wheels: all installed wheels.
 
         Raises:
             InputError: a choice in the stack's file does not match a collision, or the site refuses a collision.
@@ -110,9 +110,9 @@ class BuildCollisions:
         self._tell()
 
     def finish(self) -> tuple[Collision, ...]:
-        """Once the bytecode is made: take from the lists what is another's; return the collisions for the record.
+        """After bytecode is compiled: remove lost paths from the lists; returns the collisions for the record.
 
-        The packages that were installed alone are removed: a file of the prefix has no other link but in the caches.
+        The separately installed packages are removed, so that files of the prefix have hard links only in the caches.
         """
         for directory in (self._staging.directory, self._job.work / CLOBBERS):
             disk.remove_tree(directory)
@@ -162,20 +162,20 @@ class BuildCollisions:
 
     @property
     def _own_choices(self) -> list[collisions.Choice]:
-        """Those of the stack's own file: what the site chooses for all stacks need not be about each of them."""
+        """The choices in the stack's own file; the site's choices need not apply to each stack."""
         own = self._job.site.file
         return [choice for choice in self._choices if not own or choice.place is None or choice.place.file != own]
 
     # ----------------------------------------------------------------------- whose file is taken
 
     def _decisions(self, by_path: dict[str, list[Claim]]) -> Iterator[tuple[str, Decision]]:
-        """For each path; bytecode is made again where the sources are not the same."""
+        """The decision for each path; bytecode is compiled again if the sources differ."""
         for path, claims in by_path.items():
             if source_of(path) not in by_path:
                 yield path, collisions.decide(path, self._inner(path), claims, self._choices, self._file)
 
     def _is_open(self, decision: Decision) -> bool:
-        """Whether another file than that of the winner may be there now."""
+        """Whether the present file may not be the winner's."""
         winner, kinds = decision.winner, [claim.owner.kind for claim in decision.claims]
         if winner.owner.kind == "pip":
             return kinds.count("pip") > 1  # one alone came after the conda packages
@@ -186,7 +186,7 @@ class BuildCollisions:
         return self._job.work / CLOBBERS / claim.owner.name / claim.row
 
     def _file(self, claim: Claim) -> Path:
-        """The file that a package alone would have at a path."""
+        """The file that a package installs at a path when installed alone."""
         moved = self._moved(claim)
         return moved if claim.owner.kind == "conda" and os.path.lexists(moved) else self._staging.file(claim)
 
@@ -203,7 +203,7 @@ class BuildCollisions:
             temporary.unlink(missing_ok=True)  # a rename to another name of the same file leaves both
 
     def _decide_on_base(self, path: str, of_base: BaseFile, own: Claim) -> Decision:
-        """Of a path that the base has too. Where its file is chosen, all packages of the layer lose theirs."""
+        """The decision about a path that the base has too. If the base's file is kept, the layer's are removed."""
         place = self._job.prefix / path
         mine = place.read_bytes() if of_base.source is not None and place.is_file() else None
         claims = self._decided[path].claims if path in self._decided else (own,)
@@ -218,7 +218,7 @@ class BuildCollisions:
     # ----------------------------------------------------------------------- what becomes of it
 
     def _note_what_is_gone(self, claims: Sequence[tuple[str, Claim]]) -> None:
-        """The lines that the lists lose, and the bytecode that is made again; that of the packages is removed."""
+        """Note lines to remove from lists, and bytecode to compile again; the packages' own is removed."""
         self._gone, self.sources = {}, set()
         for path, decision in (*self._decided.items(), *self._below.items()):
             for claim in decision.lost:
@@ -231,7 +231,7 @@ class BuildCollisions:
                 self._gone.setdefault(claim.owner, set()).add(claim.row)
 
     def _collisions(self, *, hashed: bool = False) -> tuple[Collision, ...]:
-        """Those that are worth a word. `hashed`: with what is at each path now."""
+        """The collisions to report. `hashed`: with the hash of the present file at each path."""
         both = (*self._decided.items(), *self._below.items())
         rows = ((path, decision, self._hash(path) if hashed else "") for path, decision in both)
         return collisions.grouped(rows)

@@ -1,4 +1,4 @@
-"""Single packages of a prefix, installed alone: where the file is that one of several packages brings to a path.
+"""Installs single packages of a prefix separately, as a source for files that other packages overwrote.
 
 Each is installed by its own installer into a directory in the scratch space of the build, as for the prefix: its
 scripts name the interpreter of the prefix. That takes some hundredths of a second, and links instead of copying.
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class PackageStaging:
-    """The packages of one prefix that were installed alone, each when it is asked for.
+    """The separately installed packages of one prefix, each installed on first use.
 
     Attributes:
-        directory: where they are.
+        directory: their directory.
     """
 
     def __init__(self, job: Job) -> None:
@@ -35,14 +35,14 @@ class PackageStaging:
         self._tops: dict[tuple[str, str], Path] = {}
 
     def know(self, wheels: Sequence[Wheel]) -> None:
-        """The wheels that are installed: locked ones, and those that were compiled."""
+        """Set the installed wheels: locked ones, and compiled ones."""
         self._wheels = {canonical(wheel.name): wheel for wheel in wheels}
 
     def file(self, claim: Claim) -> Path:
-        """The file that a package installs for a line of its list.
+        """The file for an entry of a package's list.
 
         Raises:
-            StackyardError: it cannot be installed alone, or installs no such file.
+            StackyardError: the package cannot be installed separately, or does not install the file.
         """
         place = Path(os.path.normpath(self._top(claim.owner) / claim.row))
         inside = place.is_relative_to(self.directory)
@@ -54,7 +54,7 @@ class PackageStaging:
         return place
 
     def claims(self, conda: Iterable[Owner]) -> Iterator[tuple[str, Claim]]:
-        """What each package installs alone, whether it could be installed into the prefix or not."""
+        """The files that each package installs separately, even if it could not be installed into the prefix."""
         for owner in conda:
             top = self._top(owner)
             yield from Listings(top).all([replace(owner, listing=top / "conda-meta" / owner.listing.name)])
@@ -64,7 +64,7 @@ class PackageStaging:
             yield from Listings(top.parents[2]).all([Owner("pip", wheel.name, n, listing)])
 
     def _top(self, owner: Owner) -> Path:
-        """The directory that the lines of a package's list are relative to."""
+        """The directory to which the entries of a package's list are relative."""
         key = (owner.kind, owner.name)
         if key not in self._tops:
             root = self.directory / f"{owner.kind}-{len(self._tops)}"

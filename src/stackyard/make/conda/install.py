@@ -53,7 +53,7 @@ def install(job: Job) -> None:
 
 
 def _discard_others(job: Job) -> None:
-    """Remove the unpacked packages that are not the locked ones, or not what they were: they are fetched again."""
+    """Remove unpacked packages that differ from the lock or are damaged: they are fetched again."""
     for package in job.locked.conda:
         place = job.yard.package(package.stem)
         if place.is_symlink() or not place.is_dir():
@@ -103,7 +103,7 @@ async def _install(job: Job) -> None:
 
 
 def install_alone(job: Job, package: CondaPackage, directory: Path) -> None:
-    """Put one package of the prefix into a directory of its own, with the files that it has in the prefix.
+    """Install one package of the prefix into a separate directory, with the same files.
 
     Raises:
         StackyardError: it cannot be linked.
@@ -139,15 +139,14 @@ def install_alone(job: Job, package: CondaPackage, directory: Path) -> None:
 
 
 def _python_of_base(job: Job) -> CondaPackage | None:
-    """The conda package of the Python that an extension has from its base."""
+    """The conda package of the Python that an extension inherits from its base."""
     below = (package for lock in ground(job).locks for package in lock.conda)
     return next((package for package in below if package.name == "python"), None)
 
 
 @contextmanager
 def _as_installed(python: CondaPackage | None, prefix: Path) -> Iterator[list[PrefixRecord]]:
-    """A Python that is elsewhere, as one that is installed in a prefix: rattler learns from it for which Python
-    packages are. It reads what is installed from the prefix, so it has to be there while it works."""
+    """Make a Python of another prefix look installed in this one: rattler determines noarch paths from it."""
     if python is None:
         yield []
         return
@@ -164,7 +163,7 @@ def _as_installed(python: CondaPackage | None, prefix: Path) -> Iterator[list[Pr
 
 
 def package_cache(job: Job) -> PackageCache:
-    """This account's package cache, with what the yard's other caches and the parents' have unpacked."""
+    """This account's package cache, layered over the yard's other caches and the parents'."""
     from rattler import PackageCache
 
     filelocks.secure(job.yard.package_note(".cache"), job.progress.notice)  # rattler holds it while it installs
@@ -180,9 +179,9 @@ def package_cache(job: Job) -> PackageCache:
 
 
 def _adopt(package: CondaPackage, theirs: Yard, job: Job) -> bool:
-    """Take another's unpacked package into our cache: by a symlink if its files can be linked, else as a copy.
+    """Adopt an unpacked package from another cache: by a symlink if its files can be linked, else as a copy.
 
-    Other builds may be doing the same, or link from it already: a symlink is only ever replaced, and only by another.
+    Other builds may do the same, or link from it already, so a symlink is only ever replaced by another one.
 
     rattler's own cache layers do not work here: rattler treats a directory as writable if any user may write to it,
     and then writes to it. A package whose note does not have the locked hash is not taken.
@@ -211,7 +210,7 @@ def _adopt(package: CondaPackage, theirs: Yard, job: Job) -> bool:
 async def _not_cached(
     job: Job, cache: PackageCache, packages: Sequence[CondaPackage], records: Sequence[RepoDataRecord]
 ) -> list[CondaPackage]:
-    """What is to be fetched: neither in this cache nor linked into it from a parent's."""
+    """The packages to fetch: neither in this cache nor linked into it from a parent's."""
     index = await cache.index()
     pairs = zip(packages, records, strict=True)
     return [p for p, r in pairs if not index.contains_record(r) and not job.yard.package(p.stem).is_symlink()]
@@ -235,7 +234,7 @@ def _requested(job: Job) -> list[Any]:
 
 
 class _Reporter:
-    """Reports how many packages are linked, and passes the fault points. Called from rattler's threads."""
+    """Reports the number of linked packages, and passes the fault points. Called from rattler's threads."""
 
     def __init__(self, job: Job, total: int) -> None:
         self._job, self._total = job, total

@@ -1,4 +1,4 @@
-"""A prefix for which a package has no room: the cause that rattler gives without its numbers."""
+"""The error for a package whose placeholder is too short for the prefix; rattler's own error lacks the numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def too_long(job: Job, reason: str) -> InputError | None:
 
 
 def _rooms(job: Job, package: CondaPackage) -> Iterator[int]:
-    """The lengths of the paths that a package's programs and libraries hold."""
+    """The placeholder lengths in a package's programs and libraries."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         paths = job.yard.package(package.stem) / "info" / "paths.json"
         for entry in formats.content(paths.read_bytes())["paths"]:

@@ -1,8 +1,8 @@
-"""Conda packages, fetched and unpacked into the yard's cache, and looked at before any of them is linked.
+"""Fetches and unpacks conda packages into the yard's cache, and verifies each before it is linked.
 
-rattler could fetch them while it links. But then another package than the locked one is in the prefix before anybody
-sees it, and a path that leads out of the prefix aborts the whole process. So an archive is unpacked beside its place
-in the cache, compared with the lock, and renamed; rattler then finds it there.
+rattler could fetch them while it links. But then a package that differs from the lock would be in the prefix before it
+is detected, and a path that leads out of the prefix would abort the whole process. So an archive is unpacked beside its
+place in the cache, compared with the lock, and renamed; rattler then finds it there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def unpack(job: Job, packages: Sequence[CondaPackage], client: Client) -> 
     """Unpack packages into the cache of the job's yard, several at a time.
 
     Raises:
-        StackyardError: one cannot be fetched or unpacked, its hash or its name differs from the lock's, or it has
+        StackyardError: a package cannot be fetched or unpacked, its hash or its name differs from the lock's, or it has
             a path that leads out of a prefix.
     """
     limit, stop = asyncio.Semaphore(_AT_ONCE), Event()
@@ -69,7 +69,7 @@ async def unpack(job: Job, packages: Sequence[CondaPackage], client: Client) -> 
 
 @asynccontextmanager
 async def _alone(held: AbstractContextManager[Any], stop: Event, waiting: Executor) -> AsyncIterator[None]:
-    """Hold a lease, which a thread waits for; builds that wait for the same package find it in the cache then."""
+    """Hold a lease, waiting in a thread; builds that wait for the same package then find it in the cache."""
     taken = asyncio.get_running_loop().run_in_executor(waiting, held.__enter__)
     try:
         await asyncio.shield(taken)
@@ -147,7 +147,7 @@ def _require_another_try(package: CondaPackage, error: Exception, more: bool) ->
 
 
 def require_as_locked(directory: Path, package: CondaPackage) -> None:
-    """Raise StackyardError unless an unpacked package is the locked one, and all of its paths stay in a prefix."""
+    """Raise StackyardError unless an unpacked package matches the lock, and all its paths stay in the prefix."""
     index, url = _index(directory, package), secrets.shown(package.url)
     for key, locked in (("name", package.name), ("version", package.version), ("build", package.build)):
         if str(index.get(key)) != locked:

@@ -1,7 +1,7 @@
-"""The input hash of revisions that earlier versions built: it covered checks, exceptions and the policy for users too.
+"""The input hash of earlier versions, which also covered checks, exceptions and the policy for users.
 
-It is computed to recognise these revisions, with the checks and exceptions of their records, so that other checks do
-not build them anew. The settings that counted are listed one by one: those that came later are not in it.
+It is computed with the checks and exceptions of their records to recognise such revisions, so that changed checks do
+not cause new builds. The covered settings are listed one by one, without later ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SITE: dict[str, Any] = {
 
 
 def former_hash(variant: Variant, locked: LockedVariant, site: Site, record: BuildRecord) -> str:
-    """The former hash of these inputs, with the checks and exceptions that a record has."""
+    """The former hash of these inputs, with the checks and exceptions in a record."""
     from stackyard.inputs.conda.environment import variables_for
 
     value = with_contents(variant.model_dump(mode="json", include=_VARIANT))
@@ -71,6 +71,6 @@ def former_hash(variant: Variant, locked: LockedVariant, site: Site, record: Bui
 
 
 def _script(record: BuildRecord, check: Mapping[str, Any]) -> list[str]:
-    """The script of a check as it counted: the name and the hash of its copy; empty where it has none."""
+    """A check's script in the former format: the name and the hash of its copy; empty without one."""
     name = str(check.get("script") or "")
     return file_inputs(str(RevisionPaths.of(record.path).recipe / name)) if name else []

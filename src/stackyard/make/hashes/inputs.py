@@ -1,13 +1,14 @@
-"""The hash that identifies a build: everything that influences its files, its record's operations or its module.
+"""The hash that identifies a build: all inputs that influence its files, its record's operations or its module.
 
 It covers the locked packages (by their own hashes), the interpreter, how packages are compiled, patches and scripts (by
 name and content, not by path), variables, permissions, licences, module settings and the paths that the site gives
-users. It does not cover what a revision is verified against (`verify.expectations`): other checks verify it anew and
-build nothing. Nor the policy for users' own environments, which a revision's condarc follows; a site's pins count only
-where they are a file of the prefix. Nor host tools and their versions: these are in the record and in the key of every
-compiled wheel, but reading them runs programs, and a deploy that changes nothing runs none.
+users. It does not cover the expectations of a verification (`verify.expectations`): changed checks cause a
+verification, not a build. Nor does it cover the policy for users' own environments, which a revision's condarc follows;
+a site's pins count only if they are a file of the prefix. Nor does it cover host tools and their versions: these are in
+the record and in the key of every compiled wheel, but reading them would start programs, which a deploy without changes
+avoids.
 
-Values at their default are left out, so that a new setting of the program does not change the hash of what lacks it.
+Default values are left out, so that a new setting of this program does not change existing hashes.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def input_hash(variant: Variant, locked: LockedVariant, site: Site) -> str:
 
 
 def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, Any]:
-    """The same inputs as plain values."""
+    """The inputs as plain values."""
     from stackyard.inputs.conda.environment import variables_for
 
     packages = sorted([*map(conda_inputs, locked.conda), *map(pip_inputs, locked.pip)])
@@ -86,18 +87,18 @@ def described(variant: Variant, locked: LockedVariant, site: Site) -> dict[str, 
 
 
 def accepted_licences(variant: Variant, site: Site) -> dict[str, Any]:
-    """The licences that the module accepts for users; nothing where it accepts none, as before there was a choice."""
+    """The licences that the module accepts for users; empty if it accepts none, for compatible hashes."""
     names = sorted({licence.name for licence in variant.licences}.intersection(site.licences.on_behalf_of_users))
     return {"licences": names} if names else {}
 
 
 def _filled(values: dict[str, Any]) -> dict[str, Any]:
-    """Without the sections of which only values at their default count."""
+    """The values without sections that have only default values."""
     return {key: value for key, value in values.items() if value != {}}
 
 
 def is_build_of(record: BuildRecord, variant: Variant, locked: LockedVariant, site: Site, digest: str) -> bool:
-    """Whether a revision was built from these inputs, whose hash is `digest`; also one of an earlier version."""
+    """Whether a revision was built from these inputs, whose hash is `digest`, by this or an earlier version."""
     if record.hash_format >= BUILD_FORMAT:
         return record.input_hash == digest
     from stackyard.make.hashes.former_hash import former_hash
@@ -120,25 +121,25 @@ def with_contents(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def conda_inputs(package: CondaPackage) -> list[str]:
-    """What identifies the files of a conda package."""
+    """The identity of a conda package's files."""
     return ["conda", package.name, package.version, package.build, package.subdir, package.sha256 or package.url]
 
 
 def pip_inputs(package: PipPackage) -> list[str]:
-    """What identifies the files of a pip package, or what it is compiled from and how."""
+    """The identity of a pip package's files, or of its source and compilation."""
     identity = package.sha256 or package.commit or package.url
     inputs = json.dumps(dict(package.build_inputs), sort_keys=True)
     return ["pip", package.name, package.version, package.kind, package.subdirectory, identity, inputs]
 
 
 def interpreter_inputs(locked: LockedVariant) -> list[str]:
-    """What identifies the interpreter."""
+    """The identity of the interpreter."""
     interpreter = locked.interpreter
     return [interpreter.source, interpreter.version, interpreter.path, interpreter.sha256]
 
 
 def file_inputs(path: str) -> list[str]:
-    """A file's name and the hash of its content; empty where none is named."""
+    """A file's name and content hash; empty without a file."""
     return [Path(path).name, _digest(path)] if path else []
 
 

@@ -1,9 +1,9 @@
-"""Mirrors: every file that locks need, in one directory, for machines that reach no other server.
+"""Mirrors: all files that locks need in one directory, for machines without access to other servers.
 
-`read` is what a build takes from a mirror, `write` makes and extends one, `requires` finds out what compiling a source
-package needs besides what is locked, `pages` are the lists by which pip, uv and conda use a mirror too.
+`read` serves builds from a mirror, `write` creates and extends one, `requires` finds the unlocked build requirements of
+source packages, `pages` writes the indexes by which pip, uv and conda use a mirror too.
 
-    DIR/mirror.json                     which file has which sha256, which repository holds which commit
+    DIR/mirror.json the sha256 of each file, the repository of each commit
     DIR/conda/<server>/<channel>/       a channel, with its repodata.json
     DIR/pip/files/                      wheels and source archives: a place for --find-links
     DIR/pip/simple/                     the same as an index (PEP 503)

@@ -1,4 +1,4 @@
-"""What several locks need together, fetched in rounds: the archives, then what compiling those needs."""
+"""Collects the needs of several locks, in rounds: the archives, then the build requirements of source packages."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Sources:
     """The source packages of one locked variant.
 
     Attributes:
-        variant: how they are compiled.
-        settings: where pip packages come from.
+        variant: the variant, with their build settings.
+        settings: the sources of pip packages.
         cache: uv's cache.
         directory: the mirror, which has their archives.
     """
@@ -43,7 +43,7 @@ class Sources:
     directory: Path
 
     def needed(self, index: MirrorIndex, progress: Progress) -> tuple[PipPackage, ...]:
-        """The packages that compiling them needs, and compiling those.
+        """The packages needed for compiling them, recursively.
 
         Raises:
             StackyardError: they cannot be resolved.
@@ -100,7 +100,7 @@ class Sources:
 
     @property
     def _glibc(self) -> str:
-        """The C library that was assumed for the lock: ``__glibc=2.28=0``."""
+        """The C library version assumed by the lock: ``__glibc=2.28=0``."""
         words = (text.replace("==", "=").split("=") for text in self.locked.virtual)
         return next((word[1] for word in words if word[0] == "__glibc" and len(word) > 1), "")
 
@@ -112,19 +112,19 @@ def _requirements(lines: tuple[str, ...], subject: str) -> Iterator[PipRequireme
 
 @dataclass
 class Collection:
-    """Locked variants whose files belong into one mirror. `cache`: uv's."""
+    """Locked variants whose files are collected in one mirror. `cache`: uv's."""
 
     cache: Path
     contents: Contents = field(default_factory=Contents)
     _parts: list[tuple[LockedVariant, Variant, PipSettings]] = field(default_factory=list)
 
     def add(self, locked: LockedVariant, variant: Variant, settings: PipSettings) -> None:
-        """Add what one locked variant names."""
+        """Add the files of one locked variant."""
         self.contents.add(locked, settings)
         self._parts.append((locked, variant, settings))
 
     def put(self, directory: Path, progress: Progress) -> MirrorUpdate:
-        """Fetch everything into a mirror; then what compiling the source packages needs, until nothing is new."""
+        """Fetch everything into a mirror; then the build requirements of source packages, recursively."""
         update = extend(directory, self.contents, progress)
         fetched, size = list(update.fetched), update.bytes
         parts = [part for part in self._parts if any(p.kind != "wheel" for p in part[0].pip)]
@@ -139,7 +139,7 @@ class Collection:
     def _compiling(
         self, part: tuple[LockedVariant, Variant, PipSettings], directory: Path, progress: Progress
     ) -> tuple[LockedVariant, Variant, PipSettings] | None:
-        """Add what compiling the source packages of a part needs; return what of that is to be compiled too."""
+        """Add the build requirements of a part's source packages; returns those to be compiled in turn."""
         locked, variant, settings = part
         packages = Sources(locked, variant, settings, self.cache, directory).needed(present(directory), progress)
         fresh = tuple(p for p in packages if p.kind != "wheel" and p.sha256 not in self.contents.files)

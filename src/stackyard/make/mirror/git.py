@@ -1,5 +1,4 @@
-"""Git commits in a mirror, as bundles: one file each, which any account may fetch from (of a repository git asks whose
-it is), and any web server can give out."""
+"""Git commits in a mirror, as bundles: one file each, which any account can fetch from and any web server can serve."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def bundle(url: str, commit: str, target: Path, settings: PipSettings) -> None:
 
 
 def checked_out(bundled: Path, commit: str, into: Path) -> Path:
-    """The files of a bundle's commit, in an empty directory."""
+    """The files of a bundle's commit, checked out into an empty directory."""
     for words in (("init", "--quiet", "."), ("fetch", "--quiet", str(bundled), REF),
                   ("checkout", "--quiet", "--detach", commit)):  # fmt: skip
         command.run(["git", "-C", str(into), *words], timeout_s=_LIMIT_S)

@@ -1,4 +1,4 @@
-"""The lists by which pip, uv and conda use a mirror: an index (PEP 503), a page of links, channels."""
+"""Indexes by which pip, uv and conda use a mirror: PEP 503 pages, a page of links, channels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_index(directory: Path, files: Mapping[str, str]) -> None:
 
 
 def project(file: str) -> str | None:
-    """The project of a wheel or of a source archive by its name; None where it has none, as of some URLs."""
+    """The project name in a wheel's or source archive's file name; None without one, as for some URLs."""
     try:
         return parse_wheel_filename(file)[0] if file.endswith(".whl") else parse_sdist_filename(file)[0]
     except (InvalidWheelFilename, InvalidSdistFilename):
@@ -61,7 +61,7 @@ def _link(href: str, sha256: str, file: Path) -> str:
 
 
 def _requires_python(file: Path) -> str:
-    """Which Pythons a wheel is for. pip reads it of the page, before it fetches."""
+    """The Pythons that a wheel supports; pip reads this from the page before downloading."""
     if file.suffix != ".whl":
         return ""
     try:

@@ -1,7 +1,7 @@
-"""What a build takes from a mirror: the locked files, found by their sha256, wherever the lock says they came from.
+"""Serves builds from a mirror: locked files are found by their sha256, independent of their URL in the lock.
 
-With a mirror no other server is asked: what it lacks is an error, not a download. The lock stays as it is, so the same
-revision is built with and without it.
+With a mirror no other server is used: a missing file is an error. The lock is unchanged, so the same revision is built
+with and without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class MirrorIndex:
-    """What ``mirror.json`` lists: paths below the mirror by the file's sha256, and of git bundles by commit."""
+    """The content of ``mirror.json``: paths below the mirror by sha256, and of git bundles by commit."""
 
     files: Mapping[str, str]
     commits: Mapping[str, str]
@@ -47,19 +47,18 @@ KIND = formats.Kind(1, _make, hint=lambda path: f"make {path.parent} again: stac
 
 @dataclass(frozen=True)
 class Mirror:
-    """An opened mirror. `base`: the URL of its directory, with a slash at the end; `place`: as the user named it, but
-    without a login."""
+    """An open mirror. `base`: the URL of its directory, with a slash; `place`: its name as given, without login."""
 
     place: str
     base: str
     held: MirrorIndex
 
     def conda(self, package: CondaPackage) -> CondaPackage:
-        """The package with the URL of its archive here."""
+        """The package with the mirror's URL of its archive."""
         return replace(package, url=self._file(package.sha256, f"{package.stem} ({shown(package.url)})"))
 
     def pip(self, package: PipPackage) -> PipPackage:
-        """The package with the URL of its wheel or source archive here; a local project as it is."""
+        """The package with the mirror's URL of its wheel or source archive; a local project is unchanged."""
         if package.kind == "path":
             return package
         label = f"{package.name} {package.version} ({shown(package.url)})"
@@ -68,7 +67,7 @@ class Mirror:
         return replace(package, url=self._file(package.sha256, label))
 
     def index_options(self, settings: PipSettings) -> list[str]:
-        """uv's options for what is needed to compile: nothing but what lies here."""
+        """uv's options for build requirements: only files of the mirror."""
         place = LINKS if self.base.startswith("http") else FILES
         return ["--no-index", f"--find-links={uv.place_for_uv(self.base + place, settings)}"]
 
@@ -88,10 +87,10 @@ def opened(place: str, settings: PipSettings) -> Mirror:
     """The mirror at a directory or a URL.
 
     Args:
-        settings: how servers are reached.
+        settings: network settings.
 
     Raises:
-        InputError: no mirror is there.
+        InputError: it is not a mirror.
         StackyardError: it cannot be reached, or its list is damaged or of a newer format.
     """
     if "://" in place and not place.startswith("file:"):
@@ -113,7 +112,7 @@ def opened(place: str, settings: PipSettings) -> Mirror:
 
 
 def held(text: bytes, origin: str) -> MirrorIndex:
-    """What a ``mirror.json`` lists. Raises StackyardError: it is damaged, or of a newer format."""
+    """The parsed content of a ``mirror.json``. Raises StackyardError if it is damaged, or of a newer format."""
     try:
         value = formats.content(text)
     except ValueError as error:

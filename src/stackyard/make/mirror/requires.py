@@ -1,7 +1,7 @@
-"""What compiling a source package needs besides what is locked: its build backend, and what that asks for.
+"""The unlocked build requirements of a source package: its build backend, and the backend's own requirements.
 
-A lock does not have them, as pip's own lock files do not: they are in the way of no other package, since each build has
-an environment of its own. Which they are is what the project's ``pyproject.toml`` says, and what its backend answers to
+As in pip's lock files, a lock does not have them: each build has its own environment, so they do not conflict with
+other packages. They are listed in the project's ``pyproject.toml`` and returned by its backend's
 ``get_requires_for_build_wheel`` (PEP 517, PEP 518).
 """
 
@@ -42,7 +42,7 @@ with open(answer, "w") as stream:
 
 @dataclass(frozen=True)
 class Backend:
-    """What a project's ``pyproject.toml`` says of building it."""
+    """The build settings in a project's ``pyproject.toml``."""
 
     requires: tuple[str, ...] = LEGACY
     name: str = _LEGACY_BACKEND
@@ -50,7 +50,7 @@ class Backend:
 
 
 def backend_of(project: Path) -> Backend:
-    """How a project is built; by setuptools where it does not say.
+    """The build backend of a project; setuptools by default.
 
     Raises:
         StackyardError: its ``pyproject.toml`` cannot be read.
@@ -69,19 +69,19 @@ def backend_of(project: Path) -> Backend:
 def asked_for(
     project: Path, settings: PipSettings, cache: Path, config: dict[str, str], work: Path, more: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a project needs to be compiled by itself: what it says, and what its backend asks for besides.
+    """The requirements for compiling a project in isolation: its own, and those its backend requests.
 
     The backend runs, as it does when the package is compiled.
 
     Args:
-        settings: the indexes that the backend comes from.
+        settings: the indexes for the backend.
         cache: uv's cache.
         config: the settings for the backend.
         work: an empty directory to work in.
-        more: what the stack's file requires for its build besides.
+        more: additional build requirements from the stack's file.
 
     Returns:
-        The requirements; and of a backend that fails here, why: what it would ask for is not known.
+        The requirements; and the error of a backend that fails here, whose requirements are unknown.
     """
     said = backend_of(project)
     backend = replace(said, requires=_joined(said.requires, more))

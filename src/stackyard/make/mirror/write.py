@@ -1,7 +1,7 @@
-"""Makes and extends a mirror: every file that locks need, for all of their platforms, fetched once and compared.
+"""Creates and extends a mirror: all files that locks need, for all their platforms, fetched once and verified.
 
-Files get their names by renaming, `mirror.json` is written last: what was interrupted is continued by the same
-command, and a mirror that is being extended serves as before.
+Files appear by renaming, and `mirror.json` is written last: the same command continues after an interruption, and a
+mirror stays usable while it is extended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LEASES = ".leases"
 
 @dataclass(frozen=True)
 class MirrorFile:
-    """One file for the mirror. `path` is below it; `size` in bytes, 0 where the lock does not say."""
+    """One file for the mirror. `path` is below it; `size` in bytes, 0 if the lock has none."""
 
     url: str
     sha256: str
@@ -62,14 +62,14 @@ class Repository:
 
 @dataclass
 class Contents:
-    """What a mirror is to hold, each file once, and what cannot be in it."""
+    """The planned contents of a mirror, without duplicates, and what it cannot contain."""
 
     files: dict[str, MirrorFile] = field(default_factory=dict)
     repositories: dict[str, Repository] = field(default_factory=dict)
     lacking: list[str] = field(default_factory=list)
 
     def add(self, locked: LockedVariant, settings: PipSettings) -> None:
-        """What a locked variant needs. `settings`: how its pip packages were found."""
+        """Add the files of a locked variant. `settings`: its sources of pip packages."""
         for conda in locked.conda:
             self._put(MirrorFile(conda.url, conda.sha256, _conda_path(conda), conda.size))
         self.add_pip(locked.pip, settings)
@@ -78,7 +78,7 @@ class Contents:
             self._lack(f"Python {locked.interpreter.version} of {label}: {locked.interpreter.path} has to be there")
 
     def add_pip(self, packages: Iterable[PipPackage], settings: PipSettings) -> None:
-        """Some pip packages."""
+        """Add some pip packages."""
         for package in packages:
             if package.kind == "vcs":
                 path = f"{_GIT}/{_place(package.url)}-{package.commit[:12]}.bundle"
@@ -100,7 +100,7 @@ def _conda_path(package: CondaPackage) -> str:
 
 
 def _place(url: str) -> str:
-    """A directory for what comes from a URL: its server and its path; of local ones, a name and a hash."""
+    """A directory for files of a URL: its server and its path; for local ones, a name and a hash."""
     plain = shown(url).removeprefix("git+")
     parts = urlsplit(plain)
     words = [re.sub(r"[^A-Za-z0-9._-]+", "-", word) for word in parts.path.partition("@")[0].split("/")]
@@ -112,14 +112,14 @@ def _place(url: str) -> str:
 
 @dataclass(frozen=True)
 class MirrorUpdate:
-    """What was done: the paths that were fetched, and their bytes."""
+    """The result: the fetched paths, and their size."""
 
     fetched: tuple[str, ...]
     bytes: int
 
 
 def missing(directory: Path, contents: Contents) -> tuple[list[MirrorFile], list[Repository]]:
-    """What a mirror lacks of what it is to hold, in order of path."""
+    """The planned files that a mirror lacks, in order of path."""
     there = present(directory)
     files = [file for file in _placed(contents, there) if not _is_there(directory, there, file)]
     repositories = [
@@ -131,8 +131,7 @@ def missing(directory: Path, contents: Contents) -> tuple[list[MirrorFile], list
 
 
 def _placed(contents: Contents, there: MirrorIndex) -> Iterator[MirrorFile]:
-    """Each file with its place: where it is listed, else by its name; where another has that name, a directory of its
-    own."""
+    """Each file with its path: as listed, else by name, in a directory of its own if the name is taken."""
     taken = {path: sha256 for sha256, path in there.files.items()}
     for file in contents.files.values():
         path = there.files.get(file.sha256, file.path)
@@ -143,13 +142,13 @@ def _placed(contents: Contents, there: MirrorIndex) -> Iterator[MirrorFile]:
 
 
 def present(directory: Path) -> MirrorIndex:
-    """What a mirror lists; nothing where there is none."""
+    """The list of a mirror; empty without one."""
     text = disk.content(directory / INDEX)
     return MirrorIndex({}, {}) if text is None else held(text, str(directory / INDEX))
 
 
 def _is_there(directory: Path, there: MirrorIndex, file: MirrorFile) -> bool:
-    """Whether a file lies there with its size. Builds compare its bytes."""
+    """Whether the file exists with its size. Builds verify its bytes."""
     path = directory / there.files.get(file.sha256, ".none")
     try:
         size = path.stat().st_size
@@ -159,11 +158,11 @@ def _is_there(directory: Path, there: MirrorIndex, file: MirrorFile) -> bool:
 
 
 def extend(directory: Path, contents: Contents, progress: Progress) -> MirrorUpdate:
-    """Fetch what a mirror lacks, and list it.
+    """Fetch the missing files of a mirror, and list them.
 
     Raises:
-        InputError: the directory has other things in it.
-        StackyardError: a file cannot be fetched or is not the locked one; what was fetched before stays.
+        InputError: the directory contains other files.
+        StackyardError: a file cannot be fetched or differs from the lock; files fetched before are kept.
     """
     _require_mirror(directory)
     one_at_a_time = lease.lease(directory / _LEASES / "mirror", f"the mirror {directory}", wait_s=3600)
@@ -188,7 +187,7 @@ def extend(directory: Path, contents: Contents, progress: Progress) -> MirrorUpd
 
 
 def _require_mirror(directory: Path) -> None:
-    """Create the directory; refuse one in which other things lie."""
+    """Create the directory; reject one with other files."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         others = [
@@ -205,7 +204,7 @@ def _require_mirror(directory: Path) -> None:
 
 
 class _Counter:
-    """How many files are done, and their bytes. Used by several threads."""
+    """Counts finished files and their bytes. Used by several threads."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress, self._total, self._guard = progress, total, Lock()
@@ -219,7 +218,7 @@ class _Counter:
 
 
 def _fetch(directory: Path, file: MirrorFile, done: _Counter, paths: dict[str, str]) -> None:
-    """Fetch one file to its place, whole or not at all, and note its path: also where another one fails later."""
+    """Fetch one file atomically, and note its path, even if another one fails later."""
     target = directory / file.path
     target.parent.mkdir(parents=True, exist_ok=True)
     if not (target.is_file() and sha256_file(target) == file.sha256):  # left by an interrupted command
@@ -236,7 +235,7 @@ def _fetch(directory: Path, file: MirrorFile, done: _Counter, paths: dict[str, s
 
 
 def _list(directory: Path, holding: MirrorIndex) -> None:
-    """Write the pages and `mirror.json`, last; remove what a killed process left of that."""
+    """Write the pages and, last, `mirror.json`; remove leftovers of a killed process."""
     for left in directory.glob(f".{INDEX}.*.tmp"):
         left.unlink(missing_ok=True)
     pages.index_channels(_channels(directory, holding.files.values()))

@@ -1,7 +1,7 @@
-"""More build requirements for a source that is compiled in isolation: written into its own pyproject.toml.
+"""Adds build requirements to an isolated compilation, by editing the source's own pyproject.toml.
 
-uv takes them from its settings by the name of a project, which a project with a setup.py alone tells only once it is
-built. The source is a copy of its own (`source.prepare`), so that nothing of a user's is changed.
+uv's settings need the name of the project, which is known only after a build if there is only a setup.py. The source is
+a copy (`source.prepare`), so no file of a user is changed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add_requires(root: Path, requires: Sequence[str]) -> None:
 
 
 def _with_table(text: str, table: Mapping[str, Any]) -> str:
-    """The text with this table in the place of its own, or at its end."""
+    """The text with this table replaced, or appended."""
     lines = ["[build-system]", *(f"{key} = {toml_value(value)}" for key, value in table.items()), ""]
     written = "\n".join(lines)
     match = _TABLE.search(text)

@@ -1,7 +1,7 @@
-"""Whether what came out of a compilation is compiled: projects go on without an extension whose compiler failed.
+"""Detects missing extension modules after a compilation: some projects ignore a failed compiler.
 
 ``setup.py`` can call an extension optional, and many projects catch the error themselves; the build then succeeds with
-a slower, pure wheel. So the wheel and the output of the build are looked at, not the exit status.
+a slower, pure wheel. So the wheel and the output of the build are examined, not the exit status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FAILED = re.compile(r"building extension [\"'].+?[\"'] failed")
 
 
 def missing(wheel: Path, source: Path, output: str) -> str:
-    """Why a wheel lacks what its source has to compile; empty where it does not.
+    """Why a wheel lacks extensions that its source should compile; empty if it does not.
 
     Args:
         source: the source tree that it was built from.

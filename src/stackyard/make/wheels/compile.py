@@ -57,7 +57,7 @@ _LEASE = "building"
 
 @dataclass(frozen=True)
 class CompiledWheel:
-    """A wheel that was compiled from source, now or earlier. `key` is its cache key, `notes` are for the record."""
+    """A wheel compiled from source, now or earlier. `key` is its cache key, `notes` are for the record."""
 
     package: PipPackage
     wheel: pip.Wheel
@@ -69,10 +69,10 @@ def compile_all(job: Job, toolchain: Toolchain, install: Callable[[Sequence[pip.
     """Compile (or find) and install every package that is locked as source, dependencies first.
 
     Args:
-        install: installs wheels into the prefix, with what a wheel has to be installed for.
+        install: installs wheels into the prefix, where later compilations need them.
 
     Raises:
-        StackyardError: one does not compile; what was compiled before it stays in the cache.
+        StackyardError: a package does not compile; earlier results are in the cache.
     """
     wheels: list[CompiledWheel] = []
     pending: list[pip.Wheel] = []
@@ -92,7 +92,7 @@ def compile_all(job: Job, toolchain: Toolchain, install: Callable[[Sequence[pip.
 
 
 def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
-    """Packages after those that they require; then by name. Cycles are broken."""
+    """Packages after their requirements; then by name. Cycles are broken."""
     named = {canonical(p.name): p for p in packages}
     done: dict[str, PipPackage] = {}
 
@@ -110,7 +110,7 @@ def in_order(packages: Sequence[PipPackage]) -> list[PipPackage]:
 
 
 def find(job: Job, package: PipPackage, toolchain: Toolchain) -> CompiledWheel | None:
-    """The wheel in this yard's cache or in a parent's, if one was compiled from the same inputs, and may be used."""
+    """The wheel in this yard's cache or in a parent's, compiled from the same inputs and usable here."""
     if job.rebuild:
         return None
     key = wheelkey.digest(_inputs(job, package, toolchain))
@@ -126,7 +126,7 @@ def find(job: Job, package: PipPackage, toolchain: Toolchain) -> CompiledWheel |
 
 
 def kept(yard: Yard, package: PipPackage, start: str, prefix: str) -> pip.Wheel | None:
-    """The wheel that a revision was built with, if a cache still has it.
+    """The cached wheel that a revision was built with, if any.
 
     Args:
         start: the start of its key, as the revision's record has it.
@@ -140,7 +140,7 @@ def kept(yard: Yard, package: PipPackage, start: str, prefix: str) -> pip.Wheel 
 
 
 def _suits(job: Job, package: PipPackage, meta: Mapping[str, Any]) -> bool:
-    """Whether a cached wheel is for this prefix, and not one that lacks extensions which this stack requires."""
+    """Whether a cached wheel is valid for this prefix, and has all extensions that this stack requires."""
     how = package_build(job.variant.build, package.name)
     if how and not how.incomplete and meta.get("notes", meta["wheel"].endswith("-none-any.whl")):
         return False
@@ -154,7 +154,7 @@ def _inputs(job: Job, package: PipPackage, toolchain: Toolchain) -> dict[str, An
 
 
 def _bound(job: Job) -> str:
-    """The mark of a wheel that contains this prefix."""
+    """The marker of a wheel that contains this prefix."""
     return sha256_text(os.fspath(job.prefix))[:12]
 
 
@@ -195,7 +195,7 @@ def _compile(job: Job, package: PipPackage, toolchain: Toolchain) -> CompiledWhe
 
 
 def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work: Path) -> tuple[Path, str]:
-    """Run ``uv build``; return the wheel and what was printed."""
+    """Run ``uv build``; returns the wheel and the output."""
     how = package_build(job.variant.build, package.name)
     isolated = how is None or how.isolation
     # packages that need torch to build see the prefix; others get an isolated environment from uv
@@ -223,7 +223,7 @@ def _build(job: Job, package: PipPackage, toolchain: Toolchain, root: Path, work
 
 
 def _absent(job: Job, requires: Sequence[str]) -> list[str]:
-    """The build requirements that the stack does not satisfy: what it has (torch) is what it is compiled against."""
+    """The build requirements that the stack does not satisfy; those it has (torch) are used from the stack."""
     present: dict[str, str] = {
         name: version for p in job.locked.conda for name, version in of_purls(p.purls) if version
     }
@@ -232,7 +232,7 @@ def _absent(job: Job, requires: Sequence[str]) -> list[str]:
 
 
 def _environment(job: Job, requires: Sequence[str], directory: Path, view: View) -> Path:
-    """A temporary environment with the build requirements on top of the stack. uv compiles those without a wheel."""
+    """Create a temporary environment with build requirements on top of the stack; uv compiles those without a wheel."""
 
     def run(*words: str | os.PathLike[str]) -> None:
         what = f"creating a build environment for {job.module}"
@@ -268,7 +268,7 @@ def _version_hint(package: PipPackage) -> dict[str, str]:
 def _keep(
     job: Job, package: PipPackage, built: Path, values: dict[str, Any], seconds: float, notes: Sequence[str]
 ) -> CompiledWheel:
-    """Move a wheel into the cache, whole or not at all."""
+    """Move a wheel into the cache atomically."""
     key = wheelkey.digest(values)
     bound = names_path(built, job.prefix)
     digest = sha256_file(built)

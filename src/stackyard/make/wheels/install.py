@@ -36,7 +36,7 @@ _DAMAGED = ("Failed to deserialize cache entry", "Hash mismatch")
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel to install: a locked one, or one that was compiled here."""
+    """A wheel to install: locked, or compiled here."""
 
     name: str
     version: str
@@ -50,7 +50,7 @@ class Wheel:
 
 
 def locked_wheels(job: Job) -> list[Wheel]:
-    """The wheels in the lock of a job, where they come from."""
+    """The wheels in the lock of a job, at their present URLs."""
     packages = (package for package in job.locked.pip if package.kind == "wheel")
     return [Wheel.of(job.mirror.pip(package) if job.mirror else package) for package in packages]
 
@@ -100,7 +100,7 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
 
 
 def _fetch(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Install wheels that are fetched first. What uv cannot read in its own cache is forgotten, once."""
+    """Download and install wheels. If uv cannot read its own cache, that is cleared once."""
     try:
         _uv_install(job, wheels)
     except StackyardError as error:
@@ -112,13 +112,13 @@ def _fetch(job: Job, wheels: Sequence[Wheel]) -> None:
 
 
 def require_as_locked(file: str, name: str, version: str, origin: str) -> None:
-    """Raise StackyardError where a wheel is of another package or version than the lock says: the lock was altered.
+    """Raise StackyardError if a wheel's package or version differs from the lock: the lock was altered.
 
     uv compares a wheel's metadata with its file name.
 
     Args:
         file: the wheel's file name.
-        origin: where it comes from, for the message.
+        origin: its source, for the message.
     """
     try:
         project, found_version, _, _ = parse_wheel_filename(file)
@@ -132,7 +132,7 @@ def require_as_locked(file: str, name: str, version: str, origin: str) -> None:
 
 
 def install_alone(job: Job, wheel: Wheel, directory: Path) -> None:
-    """Install a wheel of the prefix into a directory of its own, with the files that it has in the prefix.
+    """Install a wheel of the prefix into a separate directory, with the same files.
 
     Raises:
         StackyardError: uv cannot install it; its output is the detail.
@@ -168,12 +168,12 @@ def _uv_install(job: Job, wheels: Sequence[Wheel], more: Sequence[str | Path] = 
 
 
 def _installed(job: Job) -> set[str]:
-    """The names of the metadata of what pip has installed in the prefix."""
+    """The names of the metadata directories that pip has installed in the prefix."""
     return {path.name for path in job.site_packages.glob("*.dist-info")}
 
 
 def forget_times(site_packages: Path) -> None:
-    """Remove uv's note of a local wheel's time stamp, and its line in RECORD: the same lock makes the same prefix.
+    """Remove uv's note of a local wheel's time stamp, and its line in RECORD, so that a lock gives one prefix.
 
     The rest of RECORD is unchanged. Files are replaced, never written into, since they may be links into the cache.
     """
@@ -187,7 +187,7 @@ def forget_times(site_packages: Path) -> None:
 
 
 def _link_mode(job: Job) -> str:
-    """``clone`` only where blocks can be shared: uv's ``clone`` falls back to hard links."""
+    """uv's link mode: ``clone`` only if blocks can be shared, since it falls back to hard links."""
     if not job.private_files:
         return "hardlink"
     return "clone" if disk.can_reflink(job.paths.root) else "copy"

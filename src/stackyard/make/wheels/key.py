@@ -1,4 +1,4 @@
-"""What a compiled wheel depends on, and the cache key computed from it.
+"""The inputs of a compiled wheel, and the cache key computed from them.
 
 The key holds everything that influences the result: source, patches, variables, config settings, compilers and host
 tools with path and version, loaded modules, build requirements, isolation, interpreter and platform. A package that is
@@ -31,7 +31,7 @@ _WORD = re.compile(r"\{(prefix|python|ncores|env:([A-Za-z_][A-Za-z0-9_]*))\}")
 def substitute(variables: Mapping[str, str], words: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Replace ``{prefix}``, ``{python}``, ``{ncores}`` and ``{env:NAME}`` in the values of variables.
 
-    What a variable of the environment holds is remembered as a secret where its name says that it is one.
+    Values of environment variables with secret-looking names are registered as secrets.
 
     Args:
         words: the values of the first three.
@@ -62,7 +62,7 @@ def read_from_environment(variables: Mapping[str, str]) -> frozenset[str]:
 
 
 def words(job: Job, ncores: str) -> dict[str, str]:
-    """The values of the words in braces in this build."""
+    """The values of the placeholders in this build."""
     return {"prefix": os.fspath(job.prefix), "python": os.fspath(job.python), "ncores": ncores}
 
 
@@ -96,17 +96,17 @@ def inputs(
 
 
 def recorded(values: Mapping[str, Any], job: Job, how: PackageBuild | None) -> dict[str, Any]:
-    """The same values for a file that others read, with the variables as they are written: one may hold a secret."""
+    """The inputs for a file that others read, with variables unexpanded, since one may be secret."""
     return {**values, "variables": variables(job, how)}
 
 
 def variables(job: Job, how: PackageBuild | None) -> dict[str, str]:
-    """The variables for compiling one package as the stack's file has them."""
+    """The variables for compiling one package, as written in the stack's file."""
     return {**job.variant.build.variables, **(how.variables if how else {})}
 
 
 def config_settings(package: PipPackage, how: PackageBuild | None) -> dict[str, str]:
-    """Settings for the build backend: those of the locked requirement line, and those of the stack."""
+    """Settings for the build backend, from the locked requirement line and the stack."""
     word = "config "
     line = {key.removeprefix(word): value for key, value in package.build_inputs.items() if key.startswith(word)}
     return {**line, **(how.config_settings if how else {})}

@@ -69,7 +69,7 @@ def _archived(job: Job, package: PipPackage, directory: Path) -> Path:
 
 
 def unpacked(archive: Path, directory: Path) -> Path:
-    """Unpack a source archive into an empty directory; return the one directory in it, where it has one."""
+    """Unpack a source archive into an empty directory; returns the only directory in it, if there is one."""
     unpack(archive, directory)
     inside = [entry for entry in directory.iterdir() if entry.is_dir()]
     return inside[0] if len(inside) == 1 else directory
@@ -136,7 +136,7 @@ def _bundle(job: Job, package: PipPackage) -> str:
 def _snapshot(job: Job, package: PipPackage, directory: Path) -> Path:
     """A copy of a local project's snapshot; a local archive is unpacked instead.
 
-    The copy is what is compared with the lock: the project may be edited meanwhile.
+    The copy is verified against the lock, since the project may be edited meanwhile.
     """
     path = local_path(package.url)
     if path is None or not path.exists():

@@ -1,4 +1,4 @@
-"""The tools that source is compiled with: the host's modules, its programs, and the compilers."""
+"""The tools for compiling: the host's modules, its programs, and the compilers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prepare(job: Job) -> Toolchain:
 
 
 def complete(job: Job, before: Toolchain) -> Toolchain:
-    """The same once the stack is installed: tools that its own packages bring, and the compilers.
+    """The toolchain after the stack is installed: with tools from its own packages, and the compilers.
 
     Raises:
         MissingError: a tool that a package of the stack should bring is missing.
@@ -52,7 +52,7 @@ def _searched(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_modules(modules: tuple[str, ...]) -> dict[str, str]:
-    """The environment of a shell that has loaded these modules of the host, without what the module system notes."""
+    """The environment of a shell with these host modules loaded, without the module system's own variables."""
     from stackyard.host.machine.modules import environment_with, is_bookkeeping, the_module_system
 
     loaded = environment_with(the_module_system(), (), modules)

@@ -1,4 +1,4 @@
-"""A package that does not compile, with the line of the requirement that it comes from, the cause and the remedy."""
+"""The error for a package that does not compile, with its requirement's line, the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stackyard.make.programs import FailedError
 
 
 def explained(job: Job, package: PipPackage, error: FailedError) -> StackyardError:
-    """The failure of a compilation, in words where its cause is known."""
+    """The error for a failed compilation, with its cause if known."""
     above, place = _origin(job, package)
     file = place.file if place else ""
     why = sourcefailure.explained(error.output, package.name, job.variant.build, file)
@@ -25,7 +25,7 @@ def explained(job: Job, package: PipPackage, error: FailedError) -> StackyardErr
 
 
 def _origin(job: Job, package: PipPackage) -> tuple[str, Where | None]:
-    """The package that requires it, where no requirement names it; and the line of the requirement that leads to it."""
+    """The package that requires it, unless a requirement names it; and the line of that requirement."""
     for chain in chains(job.locked, package.name):
         root = chain[0].partition(" ")[0]
         requirement = next((r for r in job.variant.environment.pip if _names(r, root, job)), None)

@@ -29,46 +29,46 @@ if TYPE_CHECKING:
 
 
 def take_from_parents(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Add to this account's cache those of the wheels that the yard's other caches and the parents' have."""
+    """Copy wheels from the yard's other caches and the parents' into this account's cache."""
     for other in searched(job.yard)[1:]:
         for _, link in _links(other.uv, wheels):
             _take(other, job, link)
 
 
 def settle(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Let others read what uv unpacked now as the yard's policy says; its directories have modes of their own."""
+    """Set permissions of newly unpacked files by the yard's policy; uv gives directories its own modes."""
     for archive in _archives(job.uv_cache, wheels):
         if not job.entries.knows(archive):
             permissions.settle(archive, job.policy)
 
 
 def discard_damaged(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Remove the unpacked wheels that are not what they were; uv fetches them again."""
+    """Remove damaged unpacked wheels; uv fetches them again."""
     for archive in _archives(job.uv_cache, wheels):
         if not job.entries.is_good(UV, archive):
             UV.discard(archive, job.yard)
 
 
 def forget(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Remove uv's links to the unpacked wheels, with the files beside each in which it keeps what it leads to."""
+    """Remove uv's links to the unpacked wheels, with the files beside each that record its target."""
     for _, link in list(_links(job.uv_cache, wheels)):
         for path in (*link.parent.glob(f"{_escaped(link.name)}.*"), link):
             path.unlink(missing_ok=True)
 
 
 def note(job: Job, wheels: Sequence[Wheel]) -> None:
-    """Note what the unpacked wheels hold, once they are installed."""
+    """Note the contents of the unpacked wheels, after installation."""
     job.entries.added(UV, _archives(job.uv_cache, wheels))
 
 
 def _archives(cache: Path, wheels: Sequence[Wheel]) -> list[Path]:
-    """What uv unpacked for these wheels."""
+    """The directories to which uv unpacked these wheels."""
     archives = dict.fromkeys((link.parent / link.readlink()).resolve() for _, link in _links(cache, wheels))
     return [cache / archive.relative_to(cache.resolve()) for archive in archives if archive.is_dir()]
 
 
 def held(cache: Path, wheels: Sequence[Wheel]) -> set[Wheel]:
-    """Those of the wheels that a uv cache has by name and version; uv itself checks that they are the locked ones."""
+    """The wheels that a uv cache has by name and version; uv itself verifies them against the lock."""
     return {wheel for wheel, link in _links(cache, wheels) if link.exists()}
 
 
@@ -91,14 +91,14 @@ def _take(theirs: Yard, job: Job, link: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file whole or not at all: uv may read it for another build."""
+    """Copy a file atomically: uv may read it for another build."""
     part = temporary(target)
     shutil.copyfile(source, part)
     os.replace(part, target)
 
 
 def _taken(job: Job, archive: Path, place: Path) -> bool:
-    """Whether a good copy of an archive is in this cache: made now, or by a build that was killed."""
+    """Whether a valid copy of an archive is in this cache, made now or by a killed build."""
     if place.exists() and not job.entries.is_good(UV, place):
         UV.discard(place, job.yard)
     if not place.exists():
@@ -109,7 +109,7 @@ def _taken(job: Job, archive: Path, place: Path) -> bool:
 
 
 def _links(cache: Path, wheels: Sequence[Wheel]) -> Iterator[tuple[Wheel, Path]]:
-    """uv's links for these wheels: named ``<version>-<tags>`` in directories named after the packages.
+    """uv's links for these wheels: named ``<version>-<tags>``, in directories named after the packages.
 
     The cache may have thousands of those, so it is listed once, not once for each wheel.
     """

@@ -1,4 +1,4 @@
-"""A full re-hash of a yard's caches: does every entry still hold the bytes that were written?"""
+"""A full re-hash of a yard's caches, which checks that every entry still has the bytes that were written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stackyard.yard.layout import Yard
 
 
 def audit(yard: Yard) -> list[str]:
-    """The problems of this yard's caches, one sentence each; empty when there is none. Reads every byte."""
+    """The problems of this yard's caches, one sentence each; empty if there are none. Reads every byte."""
     return [
         problem
         for part in parts(yard)
@@ -22,9 +22,9 @@ def audit(yard: Yard) -> list[str]:
 
 
 def _problems(yard: Yard, kind: Kind, entry: Path) -> Iterable[str]:
-    """What an entry no longer holds: by its note, or by its own listing if it has no note.
+    """The damage of an entry: by its note, or by its own listing if it has no note.
 
-    A link to what its owner has removed holds nothing that could be damaged.
+    A dangling link to an entry that its owner has removed is not damage.
     """
     if entry.is_symlink() and not entry.exists():
         return ()
@@ -36,7 +36,7 @@ def _problems(yard: Yard, kind: Kind, entry: Path) -> Iterable[str]:
 
 
 def discard_damaged(yard: Yard) -> list[str]:
-    """Remove every entry that no longer holds what was written, and say why; builds fetch or compile it again."""
+    """Remove every damaged entry and say why; builds fetch or compile it again."""
     entries = []
     for part in parts(yard):
         for kind, entry in [(cache_kind, entry) for cache_kind in KINDS for entry in cache_kind.complete(part)]:
@@ -51,5 +51,5 @@ def discard_damaged(yard: Yard) -> list[str]:
 
 
 def unfinished(yard: Yard) -> list[Path]:
-    """What killed builds left in this yard's caches under temporary names: safe to remove while no build is running."""
+    """Leftovers of killed builds in this yard's caches: safe to remove while no build is running."""
     return sorted(path for kind in KINDS for path in kind.leftovers(yard))

@@ -1,4 +1,4 @@
-"""The kinds of cache in a yard: where each is, what its entries and leftovers look like, how an entry is audited.
+"""The kinds of cache in a yard: the directory, the names of entries and leftovers, and the audit of an entry.
 
 An entry is written under a temporary name that starts with a dot and is then renamed. So a name without a dot is a
 complete entry, and a name with one is a leftover unless a build is running. Only the table `KINDS` defines this: the
@@ -36,13 +36,14 @@ class Kind:
 
     Attributes:
         directory: its directory in a yard.
-        entries: a glob below that directory that matches every entry; empty where another program lays it out.
-        audit: how an entry is checked; None where it holds no hash of itself. What is made of it is checked then.
+        entries: a glob below that directory that matches every entry; empty if another program defines the layout.
+        audit: checks an entry; None if it has no hash of itself. In that case its products are checked.
         scratch: globs of work directories besides the temporary names of entries.
         besides: globs of names that are neither entries nor leftovers: locks and notes of the program that writes here.
-        linked: the files of its entries are linked into prefixes: each has a note (`yard.cache.notes`), and is
-        read-only. companions: the files beside an entry that its program keeps for it, removed with it. is_rewritten:
-        files of an entry that its program copies and writes again in a prefix: they keep their mode.
+        linked: whether files of its entries are linked into prefixes: each entry then has a note (`yard.cache.notes`),
+            and its files are read-only.
+        companions: returns the files beside an entry that belong to it and are removed with it.
+        is_rewritten: whether a file of an entry is copied and changed for a prefix: such files keep their mode.
     """
 
     name: str
@@ -56,23 +57,23 @@ class Kind:
     is_rewritten: Callable[[str], bool] = lambda _: False
 
     def complete(self, yard: Yard) -> list[Path]:
-        """Its complete entries, sorted."""
+        """The complete entries, sorted."""
         patterns = (self.entries,) if self.entries else ()
         return [path for path in self._found(yard, patterns) if not path.name.startswith(".")]
 
     def leftovers(self, yard: Yard) -> list[Path]:
-        """Its half-written entries and work directories, sorted. A running build has some, too."""
+        """The half-written entries and work directories, sorted. A running build has some, too."""
         patterns = (_hidden(self.entries), *self.scratch) if self.entries else self.scratch
         return self._found(yard, patterns)
 
     def discard(self, entry: Path, yard: Yard) -> None:
-        """Remove an entry of a yard with what its program keeps beside it."""
+        """Remove an entry of a yard with its companion files."""
         top = trusted(yard)
         for path in [*self.companions(entry), entry]:
             disk.remove_tree(path, top)
 
     def audited(self, entry: Path) -> Iterator[str]:
-        """What its audit finds in one entry. Reads every byte."""
+        """The problems of one entry. Reads every byte."""
         try:
             yield from self.audit(entry) if self.audit else ()
         except (OSError, ValueError, KeyError, TypeError, StackyardError) as error:
@@ -84,7 +85,7 @@ class Kind:
 
 
 def unchecked(entry: Path, error: Exception) -> str:
-    """The problem of an entry of which not all can be read."""
+    """The problem text for an entry that cannot be read completely."""
     return f"{entry} cannot be checked: {error}"
 
 
@@ -95,8 +96,9 @@ def _hidden(pattern: str) -> str:
 
 
 def trusted(yard: Yard) -> Path:
-    """The directory below which no link is followed to what is cached: the yard; of a cache that its owner keeps
-    elsewhere, by a link, that cache.
+    """The directory below which no link is followed to cached files.
+
+    This is the yard; or the target of the cache's own link, with which its owner may keep it elsewhere.
     """
     shared = replace(yard, account="").cache
     try:
@@ -108,13 +110,13 @@ def trusted(yard: Yard) -> Path:
 
 
 def make(yard: Yard) -> None:
-    """Make the cache of a yard that has none, before anything is written to it: who makes the directory owns it."""
+    """Create the cache of a yard that has none, before anything is written to it: the creating account owns it."""
     if yard.account is None:
         replace(yard, account="").cache.mkdir(parents=True, exist_ok=True)
 
 
 def parts(yard: Yard) -> tuple[Yard, ...]:
-    """A yard once for each part of its cache: the one that it has now, then the others that this account may read."""
+    """A yard once for each part of its cache: the current one, then the others that this account may read."""
     yard = own_part(yard) if yard.account is None else yard
     shared = replace(yard, account="")
     others = (shared, *(replace(yard, account=name) for name in _accounts(shared)))
@@ -135,7 +137,7 @@ def _accounts(shared: Yard) -> list[str]:
 
 
 def may_look_into(directory: Path) -> bool:
-    """Whether a directory is there for this account; a site may keep its users out of its cache, or of a part of it."""
+    """Whether this account can read a directory; a site may close its cache, or a part of it, to users."""
     return os.access(directory, os.R_OK | os.X_OK)
 
 
@@ -162,7 +164,7 @@ def _digest(path: Path) -> bytes:
 
 
 def _audit_package(directory: Path) -> Iterator[str]:
-    """An unpacked conda package against its own ``info/paths.json``."""
+    """The problems of an unpacked conda package, compared with its own ``info/paths.json``."""
     listing = directory / "info" / "paths.json"
     for entry in formats.content(at.read_regular(listing))["paths"]:
         path, expected = directory.joinpath(*at.parts(entry["_path"])), entry.get("sha256")
@@ -176,13 +178,13 @@ def _audit_package(directory: Path) -> Iterator[str]:
 
 
 def _audit_source(path: Path) -> Iterator[str]:
-    """A source archive against the name of its directory."""
+    """The problems of a source archive, compared with the name of its directory."""
     if sha256_file(path) != path.parent.name:
         yield f"{path} has changed"
 
 
 def _audit_wheel(directory: Path) -> Iterator[str]:
-    """A compiled wheel against its ``meta.json``."""
+    """The problems of a compiled wheel, compared with its ``meta.json``."""
     meta = formats.content(checksum.read(directory / "meta.json"))
     wheel = directory / at.component(meta["wheel"])
     if not wheel.is_file() or sha256_file(wheel) != meta["sha256"]:
@@ -190,14 +192,14 @@ def _audit_wheel(directory: Path) -> Iterator[str]:
 
 
 def _audit_bytecode(directory: Path) -> Iterator[str]:
-    """A package's bytecode against its ``files.json``."""
+    """The problems of a package's bytecode, compared with its ``files.json``."""
     value = formats.content(checksum.read(directory / "files.json"))
     if content_hash(directory, value["files"]) != value["content"]:
         yield f"{directory} has changed"
 
 
 def _audit_unpacked_wheel(directory: Path) -> Iterator[str]:
-    """A wheel that uv unpacked, against its RECORD."""
+    """The problems of a wheel that uv unpacked, compared with its RECORD."""
     for record in sorted(directory.glob("*.dist-info/RECORD")):
         lines = at.read_regular(record).decode("utf-8").splitlines(keepends=True)
         rows = [row for row in csv.reader(lines) if len(row) > 1 and row[1].startswith("sha256=")]
@@ -208,13 +210,13 @@ def _audit_unpacked_wheel(directory: Path) -> Iterator[str]:
 
 
 def _audit_note(path: Path) -> Iterator[str]:
-    """A note on an entry against its own checksum."""
+    """The problems of a note on an entry, compared with its own checksum."""
     if not checksum.remove(at.read_regular(path).decode("utf-8"))[1]:
         yield f"{path} has changed"
 
 
 def _uv_pointers(archive: Path) -> Iterator[Path]:
-    """uv's links to an unpacked wheel, with the files beside each in which uv keeps what it leads to."""
+    """uv's links to an unpacked wheel, with the files beside each that record the link's target."""
     for link in archive.parents[1].glob("wheels-v*/**/*"):
         if link.is_symlink() and (link.parent / link.readlink()).resolve() == archive.resolve():
             yield from (path for path in link.parent.iterdir() if path.name.startswith(f"{link.name}."))
@@ -222,7 +224,7 @@ def _uv_pointers(archive: Path) -> Iterator[Path]:
 
 
 def _links_beside(interpreter: Path) -> Iterator[Path]:
-    """The names that uv gives an interpreter besides its own: links to its directory."""
+    """uv's other names for an interpreter: links to its directory."""
     for path in disk.entries(interpreter.parent):
         if path.is_symlink() and (path.parent / path.readlink()) == interpreter:
             yield path

@@ -1,4 +1,4 @@
-"""What an entry of a cache held when it was made, so that a build links only what is still so.
+"""Notes on the contents of cache entries at their creation, so that builds link only unchanged entries.
 
     cache/notes/<kind>/<path of the entry in its cache>.json
 
@@ -26,7 +26,7 @@ KIND = formats.Kind(
 
 @dataclass(frozen=True)
 class CheckedEntry:
-    """An entry as it was found: what it should hold, its files now, and what is wrong, a sentence each."""
+    """A checked entry: its recorded contents, its present files, and its problems, a sentence each."""
 
     contents: Contents
     tree: Tree
@@ -34,12 +34,12 @@ class CheckedEntry:
 
 
 def place(yard: Yard, kind: Kind, entry: Path) -> Path:
-    """Where the note on an entry of a yard's cache is."""
+    """The path of the note on a cache entry."""
     return yard.note(kind.name, entry.relative_to(kind.directory(yard)).as_posix())
 
 
 def write(yard: Yard, kind: Kind, entry: Path) -> CheckedEntry:
-    """Note what a complete entry holds, and take the right to write into its files."""
+    """Note the contents of a complete entry, and make its files read-only."""
     tree = contents.scan(entry)
     contents.seal(entry, tree, directories=False, leave=kind.is_rewritten)
     listing = contents.note(entry, tree)
@@ -48,7 +48,7 @@ def write(yard: Yard, kind: Kind, entry: Path) -> CheckedEntry:
 
 
 def read(yard: Yard, kind: Kind, entry: Path) -> Contents | None:
-    """The note on an entry; None if there is none, or one that is damaged itself."""
+    """The note on an entry; None if it is missing or damaged."""
     try:
         return formats.load(place(yard, kind, entry), KIND)
     except StackyardError:
@@ -62,7 +62,7 @@ def check(yard: Yard, kind: Kind, entry: Path, *, deep: bool = False) -> Checked
         deep: read every byte.
 
     Returns:
-        None if the note is missing, or is damaged itself.
+        None if the note is missing or damaged.
     """
     noted = read(yard, kind, entry)
     if noted is None:

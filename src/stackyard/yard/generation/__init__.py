@@ -1,1 +1,1 @@
-"""What users see: numbered generations and the link that names the current one."""
+"""Generations: the numbered publications of a yard, and the link to the current one."""

@@ -1,4 +1,4 @@
-"""What users see differently after a generation: which revisions came and went, and which bare name moved."""
+"""The visible changes of a generation: added and removed revisions, and changed defaults."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Changes:
     """The difference between two generations, by full module names.
 
     Attributes:
-        added: users can load them by a short name now, and could not before.
-        withdrawn: they are hidden now; they load by their full names.
-        removed: their files are put aside, until `stackyard gc` deletes them.
-        missing: they are no longer published because their files do not exist.
-        relabelled: what changed about a revision that was and is published, one phrase each.
-        defaults: by stack, what its bare name loaded before and loads now; empty: nothing.
+        added: those that can now be loaded by a short name, and could not before.
+        withdrawn: those that are hidden now; they still load by their full names.
+        removed: those whose files are in the trash until `stackyard gc` deletes them.
+        missing: those no longer published because their files do not exist.
+        relabelled: changed labels of a published revision, one phrase each.
+        defaults: by stack, the former and the new default; empty: none.
     """
 
     added: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Changes:
 
 
 def compare(before: Iterable[Entry], after: Iterable[Entry]) -> Changes:
-    """What changes for users between two generations."""
+    """The visible changes between two generations."""
     old, new = ({e.module: e for e in entries} for entries in (before, after))
     seen = {module for module, e in old.items() if e.is_visible}
     phrases = {m: tuple(_phrases(old[m], e)) for m, e in new.items() if m in seen and e.is_visible}

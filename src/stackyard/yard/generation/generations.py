@@ -1,18 +1,18 @@
-"""What users see: numbered generations, and one symbolic link that names the current one.
+"""Numbered generations, and the symbolic link that names the current one.
 
-A generation is a draft with a name of its own until it is complete and verified. Then it gets the next number, by a
-rename, and becomes current, by one `os.replace` of the link ``<yard>/modules``. So a directory with a number is
+A generation is a draft with a temporary name until it is complete and verified. Then it gets the next number by a
+rename, and becomes current by one `os.replace` of the link ``<yard>/modules``. So a directory with a number is
 complete, and nothing here removes one. Numbers only grow: a rollback is a new generation with the content of an old
 one, in which later revisions stay, hidden, so that a shell that loaded one can still unload it.
 
-No update is lost when several processes publish, on whichever hosts, wherever one of them sleeps: the number is asked
-for before the current generation is read (`base`), and only one process gets it (`claim.claim`). The others start again
-from what that one published. A generation that has its number and not yet the link still has its ``owner.json``;
-the next to publish moves the link first, and leaves a mark in the generation to which it moves it until it has
-looked again. So a link to a generation without marks is one that a person set, or the right one.
+No update is lost when several processes publish on any hosts, even if one is suspended: the number is chosen before the
+current generation is read (`base`), and only one process gets it (`claim.claim`). The others start again from its
+publication. A generation with a number but without the link still has its ``owner.json``; the next publisher moves the
+link first. It leaves a mark in the generation to which it moves the link, until it has checked again. So a link to a
+generation without marks is correct, or was set by a person.
 
-A yard that ever published has the link: the first generation is preceded by an empty one, number 0. A link that is
-missing beside generations was removed, and is never taken for a yard without a history.
+A yard that ever published has the link: the first generation is preceded by an empty one, number 0. If there are
+generations but no link, the link was removed; the yard never counts as new then.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _REMEDIES = {
 
 
 def current_number(yard: Yard) -> int:
-    """The number of the current generation, 0 if nothing was ever published.
+    """The number of the current generation, 0 before the first publication.
 
     Raises:
-        StackyardError: the link cannot be read, was removed, or leads to something else than a generation of this yard.
+        StackyardError: the link cannot be read, was removed, or does not lead to a generation of this yard.
     """
     target = _link(yard)
     if target is None and _newest(yard):
@@ -68,7 +68,7 @@ def current_number(yard: Yard) -> int:
 
 
 def _link(yard: Yard) -> Path | None:
-    """What the link holds, None without one."""
+    """The target of the link, None without one."""
     try:
         return yard.modules.readlink()
     except FileNotFoundError:
@@ -78,9 +78,9 @@ def _link(yard: Yard) -> Path | None:
 
 
 def current(yard: Yard) -> Manifest | None:
-    """The current generation's manifest, or None if nothing was ever published. Raises as `current_number` does.
+    """The current generation's manifest, or None before the first publication. Raises as `current_number` does.
 
-    In a yard that was moved its entries have the directories in which their revisions are now.
+    In a moved yard its entries have the present directories of their revisions.
     """
     number = current_number(yard)
     if not number:
@@ -113,12 +113,12 @@ def read(yard: Yard, number: int) -> Manifest:
 
 
 def numbers(yard: Yard) -> Iterator[int]:
-    """The numbers of all generations, the newest first; each is looked for when it is asked for."""
+    """The numbers of all generations, newest first, found lazily."""
     return (number for number in reversed(_numbers(yard)) if _is_complete(yard, number))
 
 
 def readable(yard: Yard) -> Iterator[Manifest]:
-    """The manifests of all generations that can be read, the newest first; each is read when it is asked for."""
+    """The readable manifests of all generations, newest first, read lazily."""
     for number in numbers(yard):
         try:
             manifest = read_manifest(yard.generation(number).manifest)
@@ -128,9 +128,10 @@ def readable(yard: Yard) -> Iterator[Manifest]:
 
 
 def complete(yard: Yard) -> Iterator[Manifest]:
-    """The manifests that together list every revision that was ever published: of each line of generations the newest.
+    """The manifests that together list every revision ever published: the newest of each line of generations.
 
-    A generation lists all of the one before it, which only the end of a file is read for: the history of years is long.
+    A generation lists all revisions of its predecessor, whose number is read from the end of the file: a history of
+    years is long.
     """
     listed: set[int | None] = set()
     for number in numbers(yard):
@@ -145,7 +146,7 @@ def complete(yard: Yard) -> Iterator[Manifest]:
 
 
 def _previous(file: Path) -> int | None:
-    """The generation before one, from the end of its manifest; None where that does not say it: format 1 did not."""
+    """The previous generation, from the end of its manifest; None in format 1, which did not record it."""
     with suppress(OSError, ValueError):
         digits = re.findall(rb'\n  "previous": (\d+),?\n', manifestfile.end(file))
         return int(digits[-1]) if digits else None
@@ -154,7 +155,7 @@ def _previous(file: Path) -> int | None:
 
 @dataclass(frozen=True)
 class Base:
-    """What the next generation is made from: the current one, and the number that the next one gets."""
+    """The basis of the next generation: the current one, and the next number."""
 
     current: Manifest | None
     number: int
@@ -166,12 +167,12 @@ class Base:
 
     @property
     def previous(self) -> int:
-        """The number of the current generation, 0 where nothing was published yet."""
+        """The number of the current generation, 0 before the first publication."""
         return self.current.number if self.current else 0
 
     @property
     def content(self) -> int:
-        """The number of the generation whose content the current one has: of an older one, or its own."""
+        """The number of the generation whose content the current one repeats, or its own."""
         return self.current.content or self.current.number if self.current else 0
 
 
@@ -183,7 +184,7 @@ def base(yard: Yard) -> Base:
 
 
 def begin(yard: Yard) -> GenerationPaths:
-    """An empty directory for a draft. What dead processes left is removed."""
+    """An empty directory for a draft. Leftovers of dead processes are removed."""
     from stackyard.yard.write.lease import is_abandoned  # late, as below: no command that only reads needs it
 
     current(yard)  # a yard whose history cannot be read gets no further generation
@@ -206,12 +207,11 @@ def begin(yard: Yard) -> GenerationPaths:
 def commit(yard: Yard, draft: GenerationPaths, manifest: Manifest) -> Manifest | None:
     """Give a written draft the number of its manifest and make it the current generation.
 
-    Until the number is given nothing has changed. After that, the next process that publishes finishes what a killed
-    one left.
+    Nothing changes until the number is given. After that, the next publisher completes the work of a killed one.
 
     Returns:
-        The manifest with the hashes of its files; None where another process took the number: that one published
-        something that this manifest does not have.
+        The manifest with the hashes of its files; None if another process took the number and published something that
+            this manifest lacks.
     """
     if not disk.is_there(draft.modules):
         raise StackyardError(f"the draft {draft.root} was removed by another process", hint="deploy again")
@@ -229,11 +229,11 @@ def commit(yard: Yard, draft: GenerationPaths, manifest: Manifest) -> Manifest |
 
 
 def _settled(yard: Yard) -> int:
-    """The number of the current generation, after the link follows what was committed.
+    """The number of the current generation, after moving the link to the newest committed one.
 
-    The link is moved from or to a generation that has a mark, and gets one before it is moved there: a process that
-    slept before its move may set the link back at any time, and then moves it again. Any other link that names an older
-    generation was set by a person: it is the same after both generations were found to be without marks.
+    The link is moved only between generations with marks, and the target gets a mark first: a suspended process may set
+    the link back at any time, and then moves it again. Any other link to an older generation was set by a person: it is
+    unchanged after both generations were found to have no marks.
     """
     mine: set[Path] = set()
     while True:
@@ -247,20 +247,20 @@ def _settled(yard: Yard) -> int:
 
 
 def _marks(yard: Yard, number: int) -> list[Path]:
-    """The files of the processes that may still move the link to a generation."""
+    """The files of processes that may still move the link to a generation."""
     paths = yard.generation(number)
     return [paths.root / name for name in disk.names(paths.root) if fnmatch(name, paths.mark("*").name)]
 
 
 def _sign(yard: Yard, mark: Path) -> Path:
-    """Write who this process is into a mark."""
+    """Write this process's identity into a mark."""
     with suppress(FileExistsError), at.parent(yard.root, mark) as place, at.open_new(*place, 0o666) as stream:
         stream.write(json.dumps(this_process().to_json()).encode())
     return mark
 
 
 def _forget(yard: Yard, mine: Iterable[Path], others: Iterable[Path]) -> None:
-    """Remove these marks, and of the others those whose process is dead: it moves no link any more."""
+    """Remove these marks, and those of dead processes among the others."""
     from stackyard.yard.write.lease import is_abandoned
 
     for mark in mine:
@@ -280,7 +280,7 @@ def _hashes(directory: Path) -> dict[str, str]:
 
 
 def _link_of_a_new_yard(yard: Yard) -> None:
-    """Make the link to an empty generation, unless there is one: another process may publish the first meanwhile."""
+    """Create the link to an empty generation, unless it exists: another process may publish first."""
     if not os.path.lexists(yard.modules):
         within.make(yard.root, yard.generation(0).modules)
         with suppress(FileExistsError):
@@ -288,7 +288,7 @@ def _link_of_a_new_yard(yard: Yard) -> None:
 
 
 def _target(number: int) -> str:
-    """What the link holds: relative, so that a yard can be seen at another path."""
+    """The target for the link: relative, so that a yard can be used at another path."""
     return f"generations/{number}/modules"
 
 
@@ -300,12 +300,12 @@ def _is_own(yard: Yard, target: Path) -> bool:
 
 
 def _numbers(yard: Yard) -> list[int]:
-    """All numbers that are taken, sorted; also those of directories that a former version did not complete."""
+    """All used numbers, sorted; including directories that a former version did not complete."""
     return sorted(int(name) for name in disk.names(yard.generations) if name.isdecimal())
 
 
 def _ranges(numbers: list[int]) -> str:
-    """``1-3, 5``: the numbers in order, whole ranges as their ends."""
+    """``1-3, 5``: the numbers in order, consecutive ones as ranges."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and parts[-1][-1] == number - 1:
@@ -316,17 +316,17 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _is_complete(yard: Yard, number: int) -> bool:
-    """Whether a number is that of a generation: not the empty one, nor one that a former version did not complete."""
+    """Whether a number belongs to a complete generation, which is not the empty one."""
     return number > 0 and manifestfile.is_there(yard.generation(number).manifest)
 
 
 def _newest(yard: Yard) -> int:
-    """The highest number of a generation that can be made current, 0 without one."""
+    """The highest number of a complete generation, 0 without one."""
     return next((n for n in numbers(yard) if disk.is_there(yard.generation(n).modules)), 0)
 
 
 def _damaged(yard: Yard, what: str, before: str = "") -> StackyardError:
-    """The error for a link that is not as this program leaves it. It is not repaired: it may be on purpose."""
+    """The error for an unexpected link. It is not repaired, since it may be intentional."""
     newest = _newest(yard)
     if not newest:
         return StackyardError(what, hint=f"{before}remove {yard.modules} and deploy again")

@@ -1,8 +1,8 @@
-"""The file of a generation's manifest: as it was published, or packed with gzip once the generation is old.
+"""The file of a generation's manifest: plain as published, or compressed with gzip once it is old.
 
-Every manifest lists all revisions that there ever were, so that those of a long history grow with its square. A packed
-one says the same, with the same checksum inside. While a manifest is packed there are both files, and the packed one is
-complete: who does not find the one finds the other.
+Every manifest lists all revisions ever published, so the total size of a long history grows quadratically. A compressed
+one has the same content and checksum. During compression both files exist, and the compressed one is complete, so
+readers always find one of them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _MEMBER = b"\x1f\x8b\x08" + bytes(5)
 
 
 def is_there(manifest: Path) -> bool:
-    """Whether a generation has a manifest, given the path of one that is not packed. Raises as `disk.is_there`."""
+    """Whether a generation has a manifest, given the plain file's path. Raises as `disk.is_there` does."""
     return disk.is_there(manifest) or disk.is_there(_packed(manifest))
 
 
 def place(manifest: Path) -> Path:
-    """The file that has it; the given path where there is none."""
+    """The existing file of the manifest; the given path if there is none."""
     packed = _packed(manifest)
     return packed if os.path.lexists(packed) and not os.path.lexists(manifest) else manifest
 
 
 def text(manifest: Path) -> bytes:
-    """What a manifest says.
+    """The content of a manifest.
 
     Raises:
         OSError: it cannot be read.
@@ -50,7 +50,7 @@ def text(manifest: Path) -> bytes:
 
 
 def end(manifest: Path) -> bytes:
-    """The last bytes of what it says, for which no more is read. Raises as `text`."""
+    """The last bytes of its content, read without the rest if plain. Raises as `text` does."""
     try:
         return _tail(manifest, _END)
     except FileNotFoundError:
@@ -59,14 +59,15 @@ def end(manifest: Path) -> bytes:
 
 
 def freed(manifest: Path) -> int:
-    """The bytes that packing it frees. Raises OSError where it cannot be read."""
+    """The bytes that compressing it frees. Raises OSError if it cannot be read."""
     data, _ = _plain(manifest)
     return len(data) - len(_pack(data))
 
 
 def pack(manifest: Path) -> int:
-    """Pack it, with its mode, and return the bytes that this freed. It keeps its owner, unless root's collection packs
-    it as the owner of the yard, who cannot give files away.
+    """Compress it, keeping its mode; returns the bytes freed.
+
+    It keeps its owner. Only root's collection runs as the owner of the yard, who cannot give files away.
 
     Raises:
         OSError: it is packed already, or belongs to another account, or the disk is full.
@@ -82,7 +83,7 @@ def pack(manifest: Path) -> int:
 
 
 def _plain(manifest: Path) -> tuple[bytes, os.stat_result]:
-    """What one holds that is not packed yet: a file of this generation itself."""
+    """The content of an uncompressed one, which must be a file of this generation itself."""
     with within.named(manifest.parent), at.parent(_top(manifest), manifest) as place:
         return at.read_bounded(*place, at.MOST)
 

@@ -1,4 +1,4 @@
-"""Who published a generation: the account, the host, the command and the files.
+"""The origin of a generation: the account, the host, the command and the files.
 
 It answers the questions that staff ask each other: who did this, from where, with which version of which file?
 """
@@ -19,7 +19,7 @@ from stackyard.host.run.identity import hostname, whoami
 
 @dataclass(frozen=True)
 class UsedFile:
-    """A file that a deploy read. `sha256` is that of its content at that time; empty: it could not be read."""
+    """A file that a deploy read. `sha256` is its content's hash at that time; empty: it could not be read."""
 
     path: str
     sha256: str = ""
@@ -27,12 +27,13 @@ class UsedFile:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a generation came from. Every field is empty in generations of versions that did not record it.
+    """The origin of a generation. Fields are empty in generations of versions that did not record them.
 
     Attributes:
-        user: the name of the account; its number where the system has no name for it.
+        user: the name of the account, or its number if it has none.
         uid: the account's number; -1 where it was not recorded.
-        sudo: who went on as this account: ``root``, ``alice`` by sudo, ``alice, as root``; empty: no other account.
+        sudo: the account that switched to this one: ``root``, ``alice`` by sudo, ``alice, as root``; empty: no other
+            account.
         host: the name of the machine.
         program: the version of this program.
         command: the command line, without secrets.
@@ -54,7 +55,7 @@ class Origin:
 
 
 def origin(command: Iterable[str] = (), files: Iterable[str | Path] = ()) -> Origin:
-    """What this process publishes with.
+    """The origin for a publication of this process.
 
     Args:
         command: the words of the command line, already without secrets.

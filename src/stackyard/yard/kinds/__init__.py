@@ -1,1 +1,1 @@
-"""What kind a revision is: its payload, its origin, its base; and which of these go together."""
+"""The kind of a revision: its payload, its origin, its base; and the allowed combinations."""

@@ -1,4 +1,4 @@
-"""A prefix that others made and that stays where it is: a revision whose directory holds no files of its own."""
+"""An adopted prefix: third-party files that stay in place; the revision's directory has no files of its own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FOR_ADOPTED = "adopted"
 
 @dataclass(frozen=True)
 class AdoptedPrefix:
-    """Where the files of an adopted revision are, and what they were.
+    """The prefix of an adopted revision, and its state at adoption.
 
     Attributes:
-        kind: what made it: conda (or mamba, micromamba, pixi), or venv (also virtualenv and uv).
+        kind: the tool that made it: conda (or mamba, micromamba, pixi), or venv (also virtualenv and uv).
         prefix: its absolute path, as it was given.
         files_sha256: sha256 of ``adopted.json``, which lists its files with sizes and times.
     """

@@ -1,7 +1,8 @@
-"""An extension: a revision that is a layer on another one, its base, which is published and never changes.
+"""An extension: a revision that is a layer on another one, its base, which is published and immutable.
 
 A layer looks like a virtual environment. Its Python is a link to that of the base, and a ``.pth`` file adds the
-packages of the base behind its own. Beside it is a drift directory: what its user installs with ``pip`` after loading.
+packages of the base behind its own. Beside it is a drift directory, for packages that its user installs with ``pip``
+after loading.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BaseRevision:
-    """The revision that an extension is a layer on.
+    """The base of an extension.
 
     Attributes:
         yard: the root of its yard, absolute.
         id: the name of its module: ``pytorch/2.13-py311-1``.
         hash: its input hash.
-        prefix: the absolute path of its prefix, which the layer names.
-        form: how its files are kept.
+        prefix: the absolute path of its prefix, which files of the layer contain.
+        form: the form of its files.
     """
 
     yard: str
@@ -47,7 +48,7 @@ class BaseRevision:
 
     @property
     def payload(self) -> Payload:
-        """How its programs are run."""
+        """Its payload, which runs its programs."""
         return payload_of(Form(self.form), self.prefix)
 
     def read(self) -> BuildRecord:
@@ -61,7 +62,7 @@ class BaseRevision:
         return read_record(self.paths.record)
 
     def lineage(self, find: Callable[[BaseRevision], BuildRecord] = read) -> Iterator[BaseRevision]:
-        """It, its own base, and so on. Raises as `find` does, which reads the record of each."""
+        """The base, its own base, and so on. Raises as `find` does, which reads each record."""
         yield self
         yield from find(self).bases(find)
 
@@ -72,21 +73,21 @@ class BaseRevision:
 
 @dataclass(frozen=True)
 class Layer(Prefix):
-    """The files of an extension. Where its base is an image, its programs run where that is mounted."""
+    """The files of an extension. If its base is an image, its programs run where that is mounted."""
 
     base: Payload
 
     @property
     def drift(self) -> Drift:
-        """What its user installs on top."""
+        """The directory of additional packages that its user installs."""
         return Drift(RevisionPaths(self.root.parent).drift)
 
     def on_top(self, interpreter: Mapping[str, str], name: str = "DIR") -> list[str]:
-        """Nothing has to be created: a loaded extension has a `pip` that installs into its drift directory."""
+        """No commands are needed: a loaded extension has a `pip` that installs into its drift directory."""
         return []
 
     def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """As that of the base.
+        """The command with its environment, started as by the base.
 
         Raises:
             MissingError: the base was removed.
@@ -98,7 +99,7 @@ class Layer(Prefix):
 
     @property
     def is_visible(self) -> bool:
-        """Whether the files of the base are, which it needs."""
+        """Whether the files of the base, which it needs, can be read."""
         return self.base.is_visible
 
     @property
@@ -109,7 +110,7 @@ class Layer(Prefix):
 
 @dataclass(frozen=True)
 class Drift:
-    """The directory for what is installed in a loaded extension and not recorded yet: an environment on the layer."""
+    """The directory for packages installed in a loaded extension and not yet recorded: an environment on the layer."""
 
     root: Path
 

@@ -1,4 +1,4 @@
-"""Who made the files of a revision, and what follows: whether the yard owns them, and how they are made again."""
+"""The origin of a revision's files, and its consequences: whether the yard owns them, and how to make them again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Built:
 
     Attributes:
         kind: its name in `yard.kinds.table`.
-        again: how the same revision is made at another place.
-        owns_files: whether the files are the yard's: sealed, repaired, packed and deleted by it.
+        again: how to make the same revision at another place.
+        owns_files: whether the yard owns the files, and so seals, repairs, packs and deletes them.
     """
 
     record: BuildRecord
@@ -36,34 +36,34 @@ class Built:
 
     @property
     def outside(self) -> tuple[Path, ...]:
-        """The directories of its files that are not in the yard."""
+        """The directories of its files outside of the yard."""
         return ()
 
     @property
     def needs(self) -> str:
-        """The path without which its module must not load."""
+        """The path that must exist when its module is loaded."""
         return self.record.path
 
     @property
     def remark(self) -> str:
-        """What is shown behind its prefix; empty: nothing."""
+        """A remark to show after its prefix; empty: none."""
         return ""
 
     @property
     def commands(self) -> Mapping[str, str]:
-        """The programs that it offers, by name, where they are not simply those of its prefix."""
+        """The programs that it offers, by name, if these are not all of its prefix."""
         return {}
 
     @property
     def facts(self) -> dict[str, str]:
-        """What is shown of it besides."""
+        """Additional facts to show."""
         return {}
 
     def shell(self, own: str) -> str:
-        """The shell that works in it. `own`: that of its user.
+        """The shell to start in it. `own`: the user's.
 
         Raises:
-            MissingError: it has none.
+            MissingError: the revision has no shell.
         """
         return own
 
@@ -82,7 +82,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Adopted(Built):
-    """The files were there before, and stay where they are: their owner may change or remove them at any time."""
+    """The files existed before, and stay in place: their owner may change or remove them at any time."""
 
     kind: ClassVar[OriginKind] = "adopted"
     again: ClassVar[Again] = "adopt"
@@ -100,11 +100,11 @@ class Adopted(Built):
 
     @property
     def remark(self) -> str:
-        """That it was adopted, and what had made it."""
+        """That it was adopted, and the tool that made it."""
         return f"adopted, {self.record.adopted.kind}" if self.record.adopted else ""
 
     def require_present(self) -> None:
-        """Raises MissingError: the prefix does not exist any more."""
+        """Raises MissingError: the prefix no longer exists."""
         if not Path(self.record.prefix).is_dir():
             raise MissingError(
                 f"{self.record.prefix} not found: its files were adopted where they were, and have been moved or "
@@ -114,7 +114,7 @@ class Adopted(Built):
             )
 
     def require_repairable(self) -> None:
-        """Raises StackyardError, always: no lock says what it was."""
+        """Raises StackyardError, always: its contents are not in a lock."""
         again = f"stackyard adopt {shlex.quote(self.record.prefix)} --name {self.record.stack}"
         raise StackyardError(
             f"cannot repair {self.record.module}: it was adopted, so it cannot be built again",
@@ -139,20 +139,20 @@ class Adopted(Built):
 
 @dataclass(frozen=True)
 class Wrapped(Built):
-    """The files are a third party's image, kept in the yard."""
+    """The files are a third-party image, kept in the yard."""
 
     kind: ClassVar[OriginKind] = "wrapped"
     again: ClassVar[Again] = "copy"
 
     @property
     def commands(self) -> Mapping[str, str]:
-        """Those that were wrapped, with their paths in the image."""
+        """The wrapped commands, with their paths in the image."""
         wrapped: Mapping[str, str] = self.record.container["commands"]
         return wrapped
 
     @property
     def facts(self) -> dict[str, str]:
-        """Which image it is, and what of it is wrapped."""
+        """The image's identity, and the wrapped commands."""
         fields = self.record.container
         labels = " ".join(f"{key}={text}" for key, text in sorted(fields["labels"].items()))
         return {
@@ -163,7 +163,7 @@ class Wrapped(Built):
         }
 
     def shell(self, own: str) -> str:
-        """That of the image, which need not have yours."""
+        """The shell of the image, which may not have the user's."""
         if not self.record.container["shell"]:
             raise MissingError(
                 f"the image of {self.record.module} has no shell",
@@ -172,13 +172,13 @@ class Wrapped(Built):
         return str(self.record.container["shell"])
 
     def require_sendable(self) -> None:
-        """Raises InputError, always: the image comes from where it was wrapped."""
+        """Raises InputError, always: the image can be wrapped again from its source."""
         raise InputError(
             f"cannot push {self.record.module}: it is a wrapped image", hint="wrap the image there: `stackyard wrap`"
         )
 
     def require_packable(self) -> None:
-        """Raises InputError, always: it is an image, and has no packages of a lock."""
+        """Raises InputError, always: it is an image already, without packages of a lock."""
         source = self.record.container["source"]
         raise InputError(f"{self.record.module} is a wrapped image itself", hint=f"use {source}")
 

@@ -1,7 +1,7 @@
-"""What a revision holds, and how it is used: the one place that knows where programs lie inside.
+"""The payload of a revision: its files, the places of its programs, and how to run them.
 
-Modules, checks, `stackyard run` and launches ask the payload of a record, so that another form of payload is one more
-class here, a name in `FormKind` and its rows in `yard.kinds.table`.
+Modules, checks, `stackyard run` and launches use the payload of a record, so a new form of payload is one more class
+here, a name in `FormKind` and its rows in `yard.kinds.table`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ STUB = ".stub"
 
 @dataclass(frozen=True)
 class Form:
-    """How the files of a revision are kept.
+    """The form in which a revision's files are kept.
 
     Attributes:
-        kind: ``prefix``: each for itself; ``squashfs``: in one image, which is mounted on the prefix when it is used;
-            ``container``: in an image of others, whose commands run in it.
-        file: the image, relative to the revision; `sha256`, `bytes` and `entries` (files, links, directories) are its.
-        packed_with: the program that packed it, and how.
-        order: the files that a start reads first, in the order in which they lie in the image.
-        launcher: sha256 of the program behind its stubs; empty: an earlier version made it, and did not record that.
+        kind: ``prefix``: separate files; ``squashfs``: one image, mounted on the prefix when used; ``container``: a
+            third-party image, whose commands run inside it.
+        file: the image, relative to the revision; `sha256`, `bytes` and `entries` (files, links, directories) describe
+            it.
+        packed_with: the program that packed it, with its options.
+        order: the files that a start reads first, in their order in the image.
+        launcher: sha256 of the program behind its stubs; empty: made by an earlier version, which did not record it.
     """
 
     kind: FormKind = "prefix"
@@ -50,19 +51,19 @@ class Form:
     launcher: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The form as JSON values: of a prefix only its kind."""
+        """The form as JSON values: for a prefix only its kind."""
         return asdict(self) if self.kind != "prefix" else {"kind": self.kind}
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """Files at one absolute path, used where they lie; a conda prefix and a virtual environment look alike inside.
+    """Files at one absolute path, used in place; a conda prefix and a virtual environment have the same layout.
 
     Attributes:
-        kind: as the record names it.
-        packing: what a stack's file asks for to have it again.
-        is_packed: its files are in an image that is mounted on `root`, and stubs are in their place.
-        is_system: its programs have a root directory of their own, so that nothing of it can be looked at on the host.
+        kind: its name in the record.
+        packing: the setting in a stack's file that requests this form.
+        is_packed: whether its files are in an image that is mounted on `root`, with stubs in their place.
+        is_system: whether its programs have their own root directory, so that its files are not accessible on the host.
     """
 
     root: Path
@@ -73,41 +74,41 @@ class Prefix:
 
     @property
     def program_directories(self) -> tuple[Path, ...]:
-        """The directories that PATH needs, the first one first."""
+        """The directories for PATH, in order."""
         return (self.root / "bin",)
 
     @property
     def manuals(self) -> Path:
-        """The directory that MANPATH needs."""
+        """The directory for MANPATH."""
         return self.root / "share" / "man"
 
     @property
     def python(self) -> Path:
-        """Its interpreter; does not exist where the stack has none."""
+        """Its interpreter; the path does not exist in a stack without Python."""
         return self.program("python")
 
     def program(self, name: str) -> Path:
-        """Where a program of this name is, or would be."""
+        """The path for a program of this name, which need not exist."""
         return self.program_directories[0] / name
 
     def site_packages(self, python_version: str) -> Path:
-        """Where CPython of this version looks for packages, unless its own package says otherwise."""
+        """CPython's package directory for this version, unless its conda package defines another."""
         return self.root / "lib" / f"python{'.'.join(python_version.split('.')[:2])}" / "site-packages"
 
     @property
     def package_directories(self) -> tuple[Path, ...]:
-        """All its directories of packages, of whichever version of Python."""
+        """All its package directories, for any version of Python."""
         libraries = [directory for directory in self.root.glob("lib*") if not directory.is_symlink()]
         return tuple(sorted(path for directory in libraries for path in directory.glob("python*/site-packages")))
 
     def on_top(self, interpreter: Mapping[str, str], name: str = "DIR") -> list[str]:
-        """The commands that create and activate an environment of one's own on top, once the module is loaded.
+        """The commands that create and activate a user's environment on top, once the module is loaded.
 
         An environment made from a virtual one (on the host's Python or uv's) is its sibling: it sees the packages of
         the same base only, so the path of this one is added to it.
 
         Args:
-            interpreter: where its Python comes from, as in the record.
+            interpreter: the source of its Python, as in the record.
             name: the directory of the environment.
         """
         if interpreter.get("source") not in ("host", "uv"):
@@ -121,11 +122,11 @@ class Prefix:
         ]
 
     def search_path(self, rest: str) -> str:
-        """A PATH that has its programs before `rest`."""
+        """A PATH with its programs before `rest`."""
         return os.pathsep.join([*map(str, self.program_directories), rest])
 
     def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """How a command is run in it: the argument list to start, and its environment.
+        """The argument list and environment that run a command in it.
 
         Args:
             environ: the environment of the loaded module.
@@ -134,17 +135,17 @@ class Prefix:
 
     @property
     def is_visible(self) -> bool:
-        """Whether its files can be read by this process, at their paths."""
+        """Whether this process can read its files at their paths."""
         return True
 
     @property
     def listed(self) -> tuple[Path, ...]:
-        """What the variable `IMAGES` names for it."""
+        """Its entries for the variable `IMAGES`."""
         return ()
 
     @property
     def has_stubs(self) -> bool:
-        """Whether this process sees stubs in the place of its files. Those whose mark was removed are stubs too."""
+        """Whether this process sees stubs in place of its files, also if their marker was removed."""
         return False
 
     @property
@@ -154,26 +155,26 @@ class Prefix:
 
     @property
     def launcher(self) -> Path | None:
-        """The program that its commands start with."""
+        """The program through which its commands start."""
         return None
 
     @property
     def launcher_sha256(self) -> str:
-        """The hash of that program; empty: it has none, or its record does not say it."""
+        """The recorded hash of that program; empty: none."""
         return ""
 
     def finds(self, program: str, environ: Mapping[str, str]) -> bool:
-        """Whether a command can be started, as far as that shows on the host."""
+        """Whether a command can be started, as far as the host can tell."""
         from stackyard.host.run.command import which
 
         return which(program, environ) is not None
 
     def use(self, measured: DiskUse) -> DiskUse:
-        """What it takes on disk, of what was measured when it was built."""
+        """Its present disk use, given the measurement at its build."""
         return measured
 
     def size(self, measured: DiskUse) -> dict[str, Any]:
-        """Its form, bytes, files (inodes), and how many entries are inside; what is shared with the cache counts."""
+        """Its form, bytes, files (inodes), and number of entries inside, including files shared with the cache."""
         use = self.use(measured)
         files = use.inodes_new + use.inodes_shared
         return {"form": self.kind, "bytes": use.bytes_new + use.bytes_shared, "files": files, "entries": files}
@@ -186,21 +187,21 @@ class Prefix:
         )
 
     def require_mountable(self, module: str, rev: str) -> None:
-        """Raises InputError: it has no image that is mounted on its prefix. `rev`: its name as it was given."""
+        """Raises InputError: it has no image to mount on its prefix. `rev`: its name as given."""
         self.require_image(module)
 
     def changed(self, image: Path, *, read: Path | None = None, deep: bool = True) -> str:
-        """What shows that an image is not the one in the record; empty: nothing.
+        """How an image visibly differs from the record; empty: it does not.
 
         Args:
-            image: where it is now: its yard may have been moved.
-            read: a copy of it, which is read in its place.
+            image: its present path, since its yard may have been moved.
+            read: a copy of it to read instead.
             deep: compare every byte, not the size alone.
         """
         return ""
 
     def facts(self) -> dict[str, Any]:
-        """What the record has of an image: its hash, bytes, entries, and what packed it."""
+        """The recorded facts about an image: hash, size, entries, and the packing program."""
         return {}
 
 
@@ -210,8 +211,10 @@ IMAGES = "STACKYARD_IMAGES"
 
 @dataclass(frozen=True)
 class Image(Prefix):
-    """The same files in one image, which is mounted on `root`. Where it is not, `root` holds stubs: one link for each
-    command, to a program that mounts it in a namespace of the user's and executes the same path again.
+    """A prefix whose files are in one image, which is mounted on `root`, else stubs are there.
+
+    Each stub is a link for one command to a program that mounts the image in a user's namespace and executes the same
+    path again.
 
     Attributes:
         home: the directory of its revision, where that is not the one above `root`.
@@ -230,17 +233,17 @@ class Image(Prefix):
 
     @property
     def image(self) -> Path:
-        """Beside the stubs."""
+        """The image beside the stubs."""
         return self.paths.image
 
     @property
     def launcher(self) -> Path:
-        """The program behind the stubs. With a command, it runs that where the image is mounted."""
+        """The program behind the stubs, which runs a given command with the image mounted."""
         return self.paths.launcher
 
     @property
     def launcher_sha256(self) -> str:
-        """As recorded; an earlier version did not."""
+        """The recorded hash; earlier versions recorded none."""
         return self.form.launcher
 
     @property
@@ -248,7 +251,7 @@ class Image(Prefix):
         """Whether the image is mounted in the namespace of this process.
 
         Raises:
-            MissingError: what is mounted there does not answer.
+            MissingError: the mounted file system does not answer.
         """
         from stackyard.host.files import automount
 
@@ -262,27 +265,27 @@ class Image(Prefix):
 
     @property
     def listed(self) -> tuple[Path, ...]:
-        """The revision."""
+        """The directory of the revision."""
         return (self.paths.root,)
 
     def use(self, measured: DiskUse) -> DiskUse:
-        """An image is one file, whatever is in it; the stubs beside it are not counted."""
+        """The disk use of one image file; the stubs beside it are not counted."""
         from stackyard.yard.disk import DiskUse  # late: a launch needs only the names here
 
         return DiskUse(bytes_new=self.form.bytes, inodes_new=1)
 
     def size(self, measured: DiskUse) -> dict[str, Any]:
-        """With the entries of the image."""
+        """The size, including the entries of the image."""
         return {**Prefix.size(self, measured), "entries": self.form.entries}
 
     def require_image(self, module: str) -> None:
-        """It has one."""
+        """Does nothing: it has an image."""
 
     def require_mountable(self, module: str, rev: str) -> None:
-        """It has one."""
+        """Does nothing: it has a mountable image."""
 
     def changed(self, image: Path, *, read: Path | None = None, deep: bool = True) -> str:
-        """Whether the image has the hash of its record, or at least the size."""
+        """Whether the image differs from its recorded hash, or at least from its size."""
         from stackyard.host.files.hashing import sha256_file
 
         if deep:
@@ -292,12 +295,12 @@ class Image(Prefix):
         return "" if size == self.form.bytes else f"{image} has {size} bytes, {self.form.bytes} in its record"
 
     def facts(self) -> dict[str, Any]:
-        """Of its form."""
+        """The facts in its form."""
         form = self.form
         return {"sha256": form.sha256, "bytes": form.bytes, "entries": form.entries, "packed_with": form.packed_with}
 
     def command(self, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """As that of a prefix, begun by the launcher.
+        """The command of a prefix, started through the launcher.
 
         Raises:
             MissingError: the launcher was removed, or the automounter that should mount the image does not answer.
@@ -315,10 +318,10 @@ class Image(Prefix):
 
 @dataclass(frozen=True)
 class Container(Image):
-    """Commands of an image that is a system of its own: they run with it as their root.
+    """Commands of an image that is a complete system: they run with it as their root directory.
 
-    On the host `root` holds stubs. In the container it holds links to the image's programs, so that a path of a command
-    is good on both sides.
+    On the host `root` has stubs. In the container it has links to the image's programs, so a command's path is valid on
+    both sides.
     """
 
     form: Form = field(default_factory=lambda: Form("container"))
@@ -329,25 +332,25 @@ class Container(Image):
 
     @property
     def settings(self) -> Path:
-        """How the launcher makes the container."""
+        """The settings file with which the launcher creates the container."""
         return self.inside / ".container"
 
     @property
     def inside(self) -> Path:
-        """What the container has in the place of `root`."""
+        """The directory that the container has in place of `root`."""
         return self.root / ".inside"
 
     @property
     def listed(self) -> tuple[Path, ...]:
-        """None: no other program sees the image."""
+        """None: other programs do not see the image."""
         return ()
 
     def finds(self, program: str, environ: Mapping[str, str]) -> bool:
-        """What a container has shows inside."""
+        """True: the contents of a container are known only inside it."""
         return True
 
     def require_mountable(self, module: str, rev: str) -> None:
-        """Raises InputError, always: it is mounted by its commands alone."""
+        """Raises InputError, always: only its own commands mount it."""
         raise InputError(
             f"{module} is a wrapped image: it is the root of its commands, and mounted for them",
             hint=f"to look at its files: stackyard shell {rev}",
@@ -372,7 +375,7 @@ def payload_of(form: Form, root: str, home: Path | None = None) -> Payload:
 
 
 def check_container(form: Form, facts: Mapping[str, Any]) -> None:
-    """Whether what a record says of a wrapped image is all there, and of its kind.
+    """Check that the record of a wrapped image is complete and valid.
 
     Raises:
         ValueError: it is not.

@@ -1,6 +1,6 @@
-"""Which payload, origin and base go together: a revision of any other kind is refused, with the reason.
+"""The allowed combinations of payload, origin and base; any other is refused with a reason.
 
-What is possible is a row of `ALLOWED`. A further payload or origin is refused everywhere until it has one.
+Each allowed combination is a row of `ALLOWED`. A new payload or origin is refused everywhere until it has one.
 """
 
 from __future__ import annotations

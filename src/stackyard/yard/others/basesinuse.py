@@ -1,11 +1,11 @@
-"""Which revisions of a yard are extended, as the last one found it who could look into all yards of users.
+"""The revisions of a yard that are extended, as noted by the last account with access to all users' yards.
 
     <yard>/bases-in-use.json   {"format": 1, "looked": "2026-11-22T03:17:00.5+00:00", "bases": {"tool/1.0-py311-1": 3}}
 
 The nightly `gc` of root, or of the account that owns the yard, writes it: names of revisions, and how many extensions
-each has; no accounts. It is for staff, to whom homes are closed. Only a collection that could look at everything writes
-it, so that what one knew is never lost; after some days it is not believed any more. `looked` is the moment before the
-collection began to look, by the clock of the yard's file system, which gives the notes of users their times too.
+each has; no accounts. It is for staff without access to homes. Only a collection that could read all yards writes it,
+so that complete knowledge is never lost; after some days it is no longer trusted. `looked` is the time before the
+collection began to search, by the clock of the yard's file system, which also stamps users' notes.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _MOST_BYTES = 1 << 23
 
 @dataclass(frozen=True)
 class BasesInUse:
-    """Revisions by name, each with how many extensions it has; and when that was looked for."""
+    """The number of extensions of each revision, by name; and when this was determined."""
 
     looked: str
     bases: Mapping[str, int]
 
     @property
     def when(self) -> float:
-        """When, in seconds since the epoch."""
+        """The time, in seconds since the epoch."""
         return datetime.fromisoformat(self.looked).timestamp()
 
     @property
     def day(self) -> str:
-        """The day of it."""
+        """The date."""
         return self.looked[:10]
 
 
@@ -61,7 +61,7 @@ KIND = formats.Kind(
 
 
 def moment(yard: Yard) -> float | None:
-    """What time it is for the yard's file system; None where nothing can be written there."""
+    """The present time by the yard's file system; None if the yard is not writable."""
     with suppress(OSError), at.directory(yard.root, yard.root) as top:
         name = f".{yard.bases_in_use.name}.{os.urandom(8).hex()}"
         with at.open_new(top, name) as stream:
@@ -71,22 +71,22 @@ def moment(yard: Yard) -> float | None:
 
 
 def write(yard: Yard, when: float, bases: Mapping[str, int]) -> None:
-    """Keep what was found by a look that began at a `moment`. Only the owner of the yard may write it."""
+    """Store the result of a search that began at a `moment`. Only the owner of the yard may write it."""
     looked = datetime.fromtimestamp(when, timezone.utc).isoformat()
     value = {"format": KIND.version, "looked": looked, "bases": dict(bases)}
     atomic.write_json(yard.bases_in_use, value, checked=True, mode=file_mode() & ~0o022, top=yard.root)
 
 
 def is_writer(yard: Yard) -> bool:
-    """Whether what this account finds is believed: it is root, or owns the yard."""
+    """Whether this account's searches are trusted: it is root, or owns the yard."""
     return os.geteuid() in (0, yard.root.stat().st_uid)
 
 
 def read(yard: Yard, most_days: float, problems: list[str]) -> BasesInUse | None:
-    """What the last such look found; None if none did within so many days.
+    """The result of the last such search; None if it is older than this many days.
 
     Args:
-        problems: gets why a file that exists is not believed.
+        problems: receives the reason why an existing file is not trusted.
     """
     try:
         with at.directory(yard.root, yard.root) as top:

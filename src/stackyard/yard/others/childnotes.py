@@ -1,13 +1,13 @@
-"""The notes by which yards tell a parent that they extend its revisions, and which.
+"""Notes by which yards tell a parent which of its revisions they extend.
 
     <parent>/children/<uid>.<random>.json   {"format": 2, "yard": "/home/anna/.local/share/stackyard",
                                              "bases": ["tool/1.0-py311-1"]}
-    <parent>/children/<hash of a path>.json {"yard": ...}         format 1: which ones is not known
-    <child>/registered/<uid>-<hash>.json    under which names, as an account may not list the notes of a parent
+    <parent>/children/<hash of a path>.json {"yard": ...} format 1: the revisions are unknown
+    <child>/registered/<uid>-<hash>.json the names of its notes, since an account may not list the notes of a parent
 
 Any account may write one (`yard.others.drops`). So a note of format 2 counts only if its owner is the account in its
-name, and the worst that it can do is to keep a revision. It is written before an extension is built, and again when
-extensions are gone. A new one is there before those that it replaces are removed.
+name; all it can do is to keep a revision. It is written before an extension is built, and again after extensions are
+removed. A new note exists before the old ones are removed.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _OLD = re.compile(r"[0-9a-f]{32}\.json")
 
 @dataclass(frozen=True)
 class Note:
-    """One note: whose it is, the root of its yard, the names of the revisions that are extended, when it was written.
+    """One note: its account, the root of its yard, the extended revisions, and the time of writing.
 
-    `bases` is None where they are not known; `changed` is by the clock of the file's server.
+    `bases` is None if they are unknown; `changed` is by the clock of the file's server.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Note:
 
 @dataclass
 class Notes:
-    """All notes of a yard; what else is there, a sentence each; by account why not all of its notes could be read."""
+    """All notes of a yard; a sentence for each other entry; and by account the reason for unreadable notes."""
 
     notes: list[Note] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Memory:
-    """What an account remembers of its notes: their names, what the last one says, and since when what is built."""
+    """An account's memory of its notes: their names, the last content, and extensions being built since."""
 
     parent: str
     yard: str = ""
@@ -115,13 +115,13 @@ def notes(yard: Yard) -> Notes:
 
 
 def _is_of(name: str, uid: int) -> bool:
-    """Whether a name is that of a note of an account."""
+    """Whether a name belongs to a note of an account."""
     owner = _NAME.fullmatch(name)
     return int(owner[1]) == uid if owner else bool(_OLD.fullmatch(name))
 
 
 def _note(name: str, raw: bytes, status: os.stat_result) -> Note | None:
-    """One note; None: it is none, not completely written, or was exchanged for one of another account."""
+    """One note; None: it is not a note, incomplete, or was exchanged for another account's."""
     try:
         text = formats.parsed(raw, name, KIND)
     except StackyardError:
@@ -132,7 +132,7 @@ def _note(name: str, raw: bytes, status: os.stat_result) -> Note | None:
 
 
 def forget(yard: Yard, names: Iterable[str]) -> None:
-    """Remove notes of yards that extend nothing of this one any more, as far as this account may."""
+    """Remove notes of yards that no longer extend this one, as far as this account may."""
     names = list(names)
     with suppress(OSError), at.directory(yard.root, yard.children) as directory:
         for name in names:
@@ -144,16 +144,16 @@ def forget(yard: Yard, names: Iterable[str]) -> None:
 
 
 def register(parent: Yard, child: Yard, base: str = "") -> bool:
-    """Note in a parent which revisions of it this yard extends; False where that cannot be written.
+    """Note in a parent which of its revisions this yard extends; False if that is not possible.
 
     Args:
-        base: one that it is about to extend as well.
+        base: a revision that it is about to extend as well.
     """
     return _write(parent, child, _memory(parent, child, _bases(child), [base] if base else []))
 
 
 def renew(child: Yard) -> None:
-    """Bring the notes of this account up to date, after extensions are gone: in every parent of a yard."""
+    """Update the notes of this account in every parent of a yard, after extensions were removed."""
     bases = _bases(child)
     if bases is None:
         return
@@ -169,7 +169,7 @@ def renew(child: Yard) -> None:
 
 
 def _memory(parent: Yard, child: Yard, by_root: Mapping[str, set[str]] | None, new: Sequence[str] = ()) -> _Memory:
-    """What is remembered of the notes in a parent, and what the next one says: also what other processes build."""
+    """The memory of the notes in a parent, including those of other processes, and the content of the next note."""
     memories = (memory for memory in _memories(child) if memory.parent == str(parent.root))
     before = next(memories, _Memory(str(parent.root)))
     built = None if by_root is None else by_root.get(os.path.realpath(parent.root), set())
@@ -181,7 +181,7 @@ def _memory(parent: Yard, child: Yard, by_root: Mapping[str, set[str]] | None, n
 
 
 def _bases(child: Yard) -> dict[str, set[str]] | None:
-    """The revisions that a yard extends, by the real path of their yard; None where that cannot all be read."""
+    """The revisions that a yard extends, by the real path of their yard; None if some records cannot be read."""
     answer, own = reading.read_yard(child.root, solutions=False, within_s=_MOST_S), os.path.realpath(child.root)
     bases: dict[str, set[str]] = {}
     for item in answer.items:
@@ -192,7 +192,7 @@ def _bases(child: Yard) -> dict[str, set[str]] | None:
 
 
 def _write(parent: Yard, child: Yard, memory: _Memory, *, wanted: bool = True) -> bool:
-    """Put a new note in the place of those before it; with none `wanted`, only remove these."""
+    """Replace the former notes by a new one; with none `wanted`, only remove them."""
     names = [f"{os.geteuid()}.{os.urandom(16).hex()}.json"] if wanted else []
     try:
         _remember(child, replace(memory, names=(*memory.names, *names)))
@@ -208,7 +208,7 @@ def _write(parent: Yard, child: Yard, memory: _Memory, *, wanted: bool = True) -
 
 
 def _json(child: Yard, bases: Sequence[str] | None) -> bytes:
-    """The text of a note; one that would be too long to be read says that it may be everything."""
+    """The text of a note; if it would be too long, one that covers all revisions."""
     value: dict[str, Any] = {"format": KIND.version, "yard": str(child.root), "bases": bases}
     text = json.dumps(value).encode()
     return text if len(text) <= _MOST_BYTES else json.dumps({**value, "bases": None}).encode()
@@ -235,7 +235,7 @@ def _remove_own(directory: int, names: Iterable[str]) -> None:
 
 
 def _is_there(parent: Yard, names: Sequence[str]) -> bool:
-    """Whether the last note is: the owner of the parent may have removed it."""
+    """Whether the last note exists: the owner of the parent may have removed it."""
     with suppress(OSError, IndexError), at.directory(parent.root, parent.children) as directory:
         os.stat(names[-1], dir_fd=directory, follow_symlinks=False)
         return True
@@ -243,7 +243,7 @@ def _is_there(parent: Yard, names: Sequence[str]) -> bool:
 
 
 def _remember(child: Yard, memory: _Memory) -> None:
-    """Note the names of one's notes, where that can be written: the owner of the parent removes what is forgotten."""
+    """Store the names of this account's notes, if possible: the parent's owner removes forgotten ones."""
     file = child.registration(os.geteuid(), Path(memory.parent))
     with suppress(OSError):
         if memory.names:
@@ -253,7 +253,7 @@ def _remember(child: Yard, memory: _Memory) -> None:
 
 
 def _memories(child: Yard) -> Iterator[_Memory]:
-    """What this account remembers of its notes, in every parent."""
+    """This account's memory of its notes, for every parent."""
     for name in sorted(disk.names(child.registrations)):
         if name.startswith(f"{os.geteuid()}-"):
             with suppress(StackyardError):

@@ -1,8 +1,8 @@
-"""The yards that extend revisions of one: those that registered there (`yard.others.childnotes`), and those found.
+"""The yards that extend revisions of this one: registered ones (`yard.others.childnotes`), and those found.
 
-They are looked for where the site says that users' yards are (``user_yard``), and read by `host.account.reading`: those
-that this process may enter by itself, closed ones by a child of root's that is their account
-(`host.account.supervised`). A yard that could not be looked into, or not completely, may extend everything.
+They are searched for at the site's place for users' yards (``user_yard``), and read by `host.account.reading`: readable
+ones by this process, closed ones by a child process of root under their account (`host.account.supervised`). A yard
+that could not be read completely may extend everything.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_S = 2 * reading.MOST_S
 
 @dataclass(frozen=True)
 class Child:
-    """A yard, whose it is, and what it says (`host.account.reading.Reading`); `closed`: to this process."""
+    """A yard, its account, and its contents (`host.account.reading.Reading`); `closed`: unreadable for this process."""
 
     root: Path
     uid: int
@@ -55,9 +55,9 @@ class Child:
 
 @dataclass(frozen=True)
 class BlindSpot:
-    """What could not be looked at, and why: a yard of an account, or for no account a directory of the yard itself.
+    """A place that could not be read, and why: an account's yard, or without an account a directory of the yard itself.
 
-    `always`: whatever an earlier look found, since notes of this account cannot be read either.
+    `always`: regardless of earlier searches, since notes of this account cannot be read either.
     """
 
     uid: int | None
@@ -73,14 +73,14 @@ class BlindSpot:
 
 @dataclass
 class Children:
-    """Yards below one.
+    """The yards below a yard.
 
     Attributes:
-        seen: those that were read; also those of which only a part could be.
-        blind: what could not be looked at.
-        notes: what registered.
-        absent: the roots where no yard is.
-        unseen: for people: what was not looked at, a sentence each.
+        seen: those that were read, completely or partly.
+        blind: the places that could not be read.
+        notes: the registered notes.
+        absent: roots without a yard.
+        unseen: messages about places that were not read.
     """
 
     seen: list[Child] = field(default_factory=list)
@@ -91,17 +91,17 @@ class Children:
 
     @property
     def yards(self) -> list[Yard]:
-        """Those that were read."""
+        """The yards that were read."""
         return [Yard(child.root) for child in self.seen]
 
     def of(self, kind: str) -> Iterator[tuple[Child, tuple[str, ...]]]:
-        """The items of a kind that they say, each with its yard."""
+        """The items of a kind in these yards, each with its yard."""
         return ((child, item) for child in self.seen for item in child.of(kind))
 
     def solutions(self) -> set[str] | None:
-        """What their revisions were locked from; None where that is not known of all.
+        """The spec hashes of their revisions' locks; None if some are unknown.
 
-        Open yards are read for it now: it is seldom asked for.
+        Open yards are read for this only now, since it is seldom needed.
         """
         read = [reading.read_yard(child.root) for child in self.seen if not child.closed]
         if self.blind or any(answer.problem for answer in read):
@@ -114,11 +114,11 @@ class Children:
 
 
 def known(yard: Yard, template: str, despite: Collection[int] = ()) -> Children:
-    """The yards that extend revisions of this one, as far as they can be seen.
+    """The yards that extend revisions of this one, as far as they are visible.
 
     Args:
-        template: where users' yards are: the site's ``user_yard``; empty: only those that registered are looked at.
-        despite: accounts whose notes and yards are not looked at.
+        template: the place of users' yards: the site's ``user_yard``; empty: only registered ones are read.
+        despite: accounts whose notes and yards are ignored.
     """
     result = Children()
     places: dict[Path, list[int | None]] = {}
@@ -133,7 +133,7 @@ def known(yard: Yard, template: str, despite: Collection[int] = ()) -> Children:
 
 
 class _Look:
-    """One search of yards, each at a place and of one of some accounts; None: of the owner of the directory."""
+    """One search of yards, each at a path and of one of some accounts; None: of the directory's owner."""
 
     def __init__(self, children: Children, places: dict[Path, list[int | None]], despite: Collection[int]) -> None:
         self.found, self.places, self.despite = children, places, despite
@@ -142,7 +142,7 @@ class _Look:
         self.left_s: dict[int, float] = defaultdict(lambda: _MOST_S)
 
     def look(self) -> None:
-        """Each is opened first where that may hang: it is on another disk."""
+        """Search. Each yard on another disk is opened in a thread first, since that may hang."""
         for root, error in disk.looked_into(list(self.places)):
             try:
                 if error is not None:
@@ -164,7 +164,7 @@ class _Look:
             self.found.unseen.append(f"permission denied: {some(self.denied, 3)}")
 
     def _accounts(self, root: Path) -> list[int]:
-        """Whose yard it may be; of these the accounts that are not left out."""
+        """The possible accounts of a yard, without ignored ones."""
         uids = [_owner(root) if uid is None else uid for uid in self.places[root]]
         return [uid for uid in dict.fromkeys(uids) if uid not in self.despite]
 
@@ -179,7 +179,7 @@ class _Look:
                 self._take(uid, root, answer, closed=False)
 
     def _close(self, root: Path) -> None:
-        """Have a yard read by its account, or say that it is closed."""
+        """Have a yard read under its own account, or report it as closed."""
         accounts = self._accounts(root)
         if supervised.is_active():
             self.closed += [(uid, root) for uid in accounts]
@@ -214,7 +214,7 @@ class _Look:
 
 
 def _is_private(root: Path) -> bool:
-    """Whether root may enter a yard only because it is root: what is in it is read as its owner."""
+    """Whether only root's rights give access to a root: then it is read as its owner."""
     if os.geteuid() != 0:
         return False
     status = root.stat()
@@ -222,7 +222,7 @@ def _is_private(root: Path) -> bool:
 
 
 def _owner(root: Path) -> int:
-    """Whose a directory is: that of the first above it that can be looked at."""
+    """The owner of a directory, or of the nearest readable one above."""
     for place in (root, *root.parents):
         with suppress(OSError):
             return place.stat().st_uid
@@ -230,7 +230,7 @@ def _owner(root: Path) -> int:
 
 
 def _registered(yard: Yard, children: Children, despite: Collection[int]) -> Iterator[tuple[Path, int]]:
-    """The yards that notes name. An account has few; who names many is not looked into."""
+    """The yards that notes name. If an account names too many, they are not read."""
     try:
         notes = childnotes.notes(yard)
     except OSError as error:
@@ -252,7 +252,7 @@ def _registered(yard: Yard, children: Children, despite: Collection[int]) -> Ite
 
 
 def _places(template: str, children: Children) -> Iterator[tuple[Path, int | None]]:
-    """The yards of all accounts at the place that a template names: below their homes, or beside one's own."""
+    """The yards of all accounts at a template's path: below their homes, or beside the own one."""
     plain = template.replace("${", "$").replace("}", "")
     first, _, rest = plain.partition("/")
     if first in ("~", "$HOME"):

@@ -1,8 +1,8 @@
-"""What other accounts leave in a yard: notes on uses (`uses`), on yards below (`children`), counts of uses (`usage`).
+"""Drop directories, in which other accounts leave files: uses (`uses`), yards below (`children`), counts (`usage`).
 
-Who may read the yard may put anything there: links, pipes, directories, a hundred thousand names. So each of these
-directories is opened behind no link, only regular files in it are looked at, so many of each account, and each is read
-up to a size (`host.files.at`). Everything else is named and left. What is over is unlinked, and never moved anywhere.
+Any account that may read the yard can create anything there: links, pipes, directories, a hundred thousand names. So
+these directories are opened without following links; only regular files are read, up to a number for each account and a
+size (`host.files.at`). Everything else is reported and left. Outdated files are unlinked, never moved.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NOT_OURS = {errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO}
 
 @dataclass
 class Drop:
-    """One of these directories, open.
+    """An open drop directory.
 
     Attributes:
-        files: the regular files in it, without those whose name begins with a dot: they are being written.
+        files: its regular files, except those with a leading dot, which are being written.
         strange: the names of everything else; `strangers` counts them all, and these are the first.
-        crowded: the accounts that have more files in it than are looked at.
+        crowded: the accounts with more files in it than the limit.
     """
 
     fd: int
@@ -44,14 +44,14 @@ class Drop:
     crowded: set[int] = field(default_factory=set)
 
     def read(self, name: str, most: int) -> tuple[bytes, os.stat_result]:
-        """What a file holds. Raises OSError: it is not a regular file any more, or larger."""
+        """The content of a file. Raises OSError: it is no longer a regular file, or larger."""
         return at.read_bounded(self.fd, name, most)
 
     def take(self, name: str, most: int, unread: dict[int, str]) -> tuple[bytes, os.stat_result] | None:
-        """The same; None for what was removed meanwhile, is left, or cannot be read.
+        """The content and status; None if it was removed meanwhile, is skipped, or cannot be read.
 
         Args:
-            unread: gets why the last of these could not be, by account.
+            unread: receives the reason for an unreadable file, by account.
         """
         try:
             return self.read(name, most)
@@ -66,7 +66,7 @@ class Drop:
             return None
 
     def unlink(self, name: str) -> None:
-        """Remove one name, of whatever it is by now; a directory is left.
+        """Remove an entry, whatever its kind; a directory is left.
 
         Raises:
             OSError: it is a directory, or another account's in a directory of a third one.
@@ -74,14 +74,14 @@ class Drop:
         os.unlink(name, dir_fd=self.fd)
 
     def leave(self, name: str) -> None:
-        """Count a name among the strange ones."""
+        """Count an entry as foreign."""
         self.strangers += 1
         if len(self.strange) < _NAMED:
             self.strange.append(name)
 
     @property
     def left(self) -> list[str]:
-        """Files that this program did not write, a sentence for each, and one for those that are not named."""
+        """A sentence for each foreign entry, and one for those beyond the limit."""
         texts = [
             f"{self.directory.name}/{plain(name, LONG)}: not a file that stackyard writes; left"
             for name in self.strange
@@ -92,10 +92,10 @@ class Drop:
 
 @contextmanager
 def opened(directory: Path, most: int) -> Iterator[Drop]:
-    """A directory of a yard in which other accounts leave files; without any where it does not exist.
+    """An open drop directory; empty if it does not exist.
 
     Args:
-        most: files of each account that are looked at.
+        most: the limit of files for each account.
 
     Raises:
         OSError: it cannot be listed, or is a link.

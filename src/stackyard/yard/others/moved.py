@@ -1,7 +1,7 @@
-"""Whether a yard lies where it was built: the files of its revisions name that path. Standard library only.
+"""Detects a yard that is not at the path where it was built, which its revisions' files contain. Standard library only.
 
-The entries of a generation have the directories of their revisions, so they say where the yard was. A path that leads
-to the same directory (a symbolic link, a second mount of one file system) is the same place: those files work by it.
+The entries of a generation have the directories of their revisions, so they tell where the yard was. A path that leads
+to the same directory (a symbolic link, a second mount of one file system) is the same place, at which those files work.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _DIRECTORY = rb'"folder":\s*("(?:[^"\\]|\\.)*")'
 
 @dataclass(frozen=True)
 class Note:
-    """A move that is not published yet, in the yard that it makes.
+    """A note of an unpublished move, in the new yard.
 
     Attributes:
-        source: the yard as it lies; of one that is built again in its place, that place.
-        built_in: the path that its files name.
-        is_aside: whether what was in the place is put aside.
+        source: the yard at its present place; for a rebuild in place, the same place.
+        built_in: the path that its files contain.
+        is_aside: whether the former parts at the place are put aside.
     """
 
     source: str
@@ -47,7 +47,7 @@ class Note:
 
     @classmethod
     def read(cls, yard: Yard) -> Note | None:
-        """That of a yard; None: nothing is moved to it.
+        """The note in a yard; None: no move to it is in progress.
 
         Raises:
             StackyardError: it is damaged, or of a newer version.
@@ -55,11 +55,11 @@ class Note:
         return formats.load(yard.move_note, NOTE) if disk.is_there(yard.move_note) else None
 
     def write(self, yard: Yard) -> None:
-        """Put it into a yard."""
+        """Write the note into a yard."""
         atomic.write_json(yard.move_note, {"format": NOTE.version, **vars(self)}, checked=True, top=yard.root)
 
     def command(self, root: Path) -> str:
-        """The line that goes on with it."""
+        """The command that continues the move."""
         where = "--here" if Path(self.source) == root else shlex.quote(str(root))
         return f"stackyard --yard {shlex.quote(self.source)} move {where}"
 
@@ -71,12 +71,12 @@ NOTE = formats.Kind(
 
 @dataclass(frozen=True)
 class MovedYard:
-    """A yard that is not where it was built.
+    """The finding that a yard is not where it was built.
 
     Attributes:
         built_in: its root when its revisions were built.
-        is_copy: whether a yard is still there.
-        begun: the move to this place that is not finished, where there is one.
+        is_copy: whether the original still exists.
+        begun: the unfinished move to this place, if any.
     """
 
     root: Path
@@ -86,7 +86,7 @@ class MovedYard:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, and why nothing in it can be used."""
+        """What is wrong, and why the yard cannot be used."""
         if self.begun:
             return f"{self.root} is not complete: the move of {self.begun.source} to it was not finished"
         names = "the files of its revisions name that path"
@@ -96,7 +96,7 @@ class MovedYard:
 
     @property
     def remedy(self) -> str:
-        """The line to type, for who may write to it; else whom to ask."""
+        """The command to run, for accounts with write access; else whom to ask."""
         if self.begun:
             return f"continue it: {self.begun.command(self.root)}"
         line = f"stackyard --yard {shlex.quote(str(self.root))} move --here"
@@ -110,15 +110,15 @@ class MovedYard:
         return f"keep the former path: ln -s {shlex.quote(str(self.root))} {shlex.quote(str(self.built_in))}"
 
     def error(self) -> StackyardError:
-        """For a verb that would use or change it."""
+        """The error for verbs that would use or change it."""
         return StackyardError(self.sentence, hint=self.remedy)
 
 
 def look(yard: Yard, *, writing: bool = False) -> MovedYard | None:
-    """What to say of a yard that was moved or copied; None: it is where it was built, or nothing is published in it.
+    """The finding for a moved or copied yard; None: it is at its place, or not yet published.
 
     Args:
-        writing: it may be written to, by which a snapshot is told apart from the yard itself (`yard.others.same`).
+        writing: whether it may be written to, which distinguishes a snapshot from the yard itself (`yard.others.same`).
     """
     with suppress(OSError):
         if begun := Note.read(yard):
@@ -130,7 +130,7 @@ def look(yard: Yard, *, writing: bool = False) -> MovedYard | None:
 
 
 def tell_apart(yard: Yard) -> None:
-    """Find out, by writing to it, whether a yard is only a snapshot of the one that its files name."""
+    """Determine, by writing to it, whether a yard is only a snapshot of the one that its files name."""
     _tell_apart(yard, _named(yard) or _named(yard.former()))
 
 
@@ -140,7 +140,7 @@ def _tell_apart(yard: Yard, built_in: Path | None) -> None:
 
 
 def _named(yard: Yard) -> Path | None:
-    """The yard that the current generation names; None: it cannot be read."""
+    """The yard root in the current generation; None: it cannot be read."""
     with suppress(OSError, ValueError, IndexError):
         number = int(yard.modules.readlink().parent.name)
         match = re.search(_DIRECTORY, manifestfile.text(yard.generation(number).manifest))
@@ -149,7 +149,7 @@ def _named(yard: Yard) -> Path | None:
 
 
 def as_it_lies(yard: Yard, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """The entries of a generation with the directories in which their revisions are now."""
+    """The entries of a generation with the present directories of their revisions."""
     here = f"{yard.stacks}/"
     if all(entry.folder.startswith(here) for entry in entries):
         return entries
@@ -160,14 +160,14 @@ def as_it_lies(yard: Yard, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 def at(yard: Yard, entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries with the directories that their revisions have in this yard."""
+    """The entries with their revisions' directories in this yard."""
     return tuple(replace(e, folder=str(yard.revision(e.stack, Path(e.folder).name).root)) for e in entries)
 
 
 def located(record: BuildRecord, entry: Entry) -> BuildRecord:
-    """The record of an entry with the directory in which it is now, and that of its base, if this is in the same yard.
+    """The record of an entry with its present directory, and that of its base if it is in the same yard.
 
-    The path of its prefix stays the one that its files name.
+    The path of its prefix is unchanged: the one that its files contain.
     """
     if record.path == entry.folder:
         return record
@@ -178,7 +178,7 @@ def located(record: BuildRecord, entry: Entry) -> BuildRecord:
 
 
 def is_elsewhere(yard: Yard, directory: str) -> bool:
-    """Whether a revision was built in a directory of a path that does not lead to this yard."""
+    """Whether a revision was built at a path that does not lead to this yard."""
     built_in = _yard_of(directory)
     return built_in is not None and _compared(yard, built_in) is not None
 
@@ -190,7 +190,7 @@ def _yard_of(directory: str) -> Path | None:
 
 
 def _compared(yard: Yard, built_in: Path) -> MovedYard | None:
-    """What to say of a yard that was built at a path; None: it leads here. What cannot be known counts as that."""
+    """The finding for a yard that was built at a path; None: the path leads here, or that is unknown."""
     if built_in == yard.root:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Whether two paths lead to one yard: a link, or a second mount, whose device number may be another one."""
+"""Whether two paths lead to one yard: by a link, or by a second mount, which may have another device number."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from stackyard.yard.write import within
 def is_same(one: Path, other: Path) -> bool:
     """Whether two directories are one yard.
 
-    A file system that is mounted twice may have two device numbers. Then what is published by both is compared: a copy
-    of a manifest has another inode number, or was changed at another time. That of a snapshot has the same, so only
-    writing tells it apart (`tell_apart`); until then it counts as the yard itself.
+    A file system that is mounted twice may have two device numbers. Then their current manifests are compared: a copy
+    has another inode number or change time. A snapshot has the same, so only writing distinguishes it (`tell_apart`);
+    until then it counts as the yard itself.
 
     Raises:
-        OSError: one of the two cannot be looked at.
+        OSError: one of the two cannot be read.
     """
     if one == other or one.samefile(other):
         return True
@@ -37,9 +37,9 @@ def _were_told_apart(one: Path, other: Path) -> bool:
 
 
 def tell_apart(root: Path, original: Path) -> None:
-    """Find out whether a yard that looks like another one is that one, by writing into it: a snapshot is not.
+    """Determine, by writing into it, whether a yard that looks like another one is the same: a snapshot is not.
 
-    What was put aside in it (`Yard.former`) is then told apart too. Without permission to write nothing is found out.
+    Parts put aside in it (`Yard.former`) are included. Without write permission the result stays unknown.
     """
     here = {_published(root), _published(Yard(root).former().root)} - {None}
     with suppress(OSError, StackyardError):
@@ -48,7 +48,7 @@ def tell_apart(root: Path, original: Path) -> None:
 
 
 def _published(root: Path) -> tuple[int, ...] | None:
-    """What tells the current manifest of a yard from a copy of it; None where nothing is published."""
+    """The identity of a yard's current manifest, which a copy does not share; None before the first publication."""
     yard = Yard(root)
     with suppress(OSError, ValueError):
         status = yard.generation(int(yard.modules.readlink().parent.name)).manifest.stat()
@@ -57,9 +57,9 @@ def _published(root: Path) -> tuple[int, ...] | None:
 
 
 def require_other(root: Path, original: Path) -> None:
-    """Raise StackyardError unless a copy of a yard is one: what is written to it is not seen in the original.
+    """Raise StackyardError unless a copy of a yard is separate: writes to it must not appear in the original.
 
-    This decides where a copy is about to be emptied. An original that is gone, or that you may not look at, is another.
+    This is the check before a copy is emptied. A missing or unreadable original counts as separate.
     """
     try:
         seen = _shows(root, original)
@@ -73,7 +73,7 @@ def require_other(root: Path, original: Path) -> None:
 
 
 def _shows(root: Path, original: Path) -> bool:
-    """Whether what is written to one yard is seen in the other. Raises OSError: nothing can be written."""
+    """Whether writes to one yard appear in the other. Raises OSError: it is not writable."""
     name = f"copy-{os.urandom(8).hex()}"
     mark = Yard(root).lease(name)
     within.make(root, mark)

@@ -1,11 +1,12 @@
-"""How often revisions are used: a line per use, in a file of each user on each node and month.
+"""Usage counts of revisions: a line per use, in a file for each user, node and month.
 
     <yard>/usage/<host>.<uid>.<month>.log      2026-11-23 run tool/1.0-py311-1
     <yard>/usage/since                         2026-11-01
 
 The directory is like /tmp, as that of `yard.others.uses`; a yard without it records nothing. `run`, `shell` and
 `launch` write here, and a hook of the module system (`expose.hooks`), which appends a line and runs no program. The
-owner of a file is who used the revisions. Any account may write there, so it is read as `yard.others.drops` says.
+owner of a file is the user who is counted. Any account may write there, so files are read with the limits of
+`yard.others.drops`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MOST_BYTES, _MOST_IN_ALL, _MOST_FILES = 1 << 24, 1 << 28, 100_000
 
 @dataclass
 class Usage:
-    """The uses of one revision: how many on each day, and by each account."""
+    """The uses of one revision: the number on each day, and by each account."""
 
     days: Counter[str] = field(default_factory=Counter)
     users: Counter[str] = field(default_factory=Counter)
@@ -47,17 +48,17 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """All uses."""
+        """The number of all uses."""
         return sum(self.days.values())
 
     @property
     def last(self) -> str:
-        """The last day on which it was used; empty: never."""
+        """The last day of use; empty: never."""
         return max(self.days, default="")
 
 
 def count(directory: str | Path, kind: str) -> None:
-    """Note one use of a revision; nothing where its yard keeps no count, or this account may not write there."""
+    """Count one use of a revision; skipped if its yard keeps no counts, or this account may not write there."""
     paths = RevisionPaths.of(directory)
     today = clock.today().isoformat()
     file = Yard(paths.yard).usage_log(hostname()[:64], os.getuid(), today[:7])
@@ -76,7 +77,7 @@ def read(yard: Yard, unread: dict[str, str] | None = None) -> dict[str, Usage]:
     """The uses of every revision by its module.
 
     Args:
-        unread: gets the months whose counts cannot all be read, each with a reason.
+        unread: receives the months with unreadable counts, each with a reason.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -100,20 +101,20 @@ def read(yard: Yard, unread: dict[str, str] | None = None) -> dict[str, Usage]:
 
 
 def _named(drop: drops.Drop) -> list[tuple[str, str]]:
-    """The counts in the directory by their names, with the month."""
+    """The count files in the directory by name, with the month."""
     return [(name, match[1]) for name in sorted(drop.files) if (match := _NAME.fullmatch(name))]
 
 
 @dataclass
 class OldCounts:
-    """Counts of months that have ended, with the month, the oldest first; and what else is there, a sentence each."""
+    """The count files of past months, oldest first, with the month; and a sentence for each other entry."""
 
     files: list[tuple[Path, str, int]] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
 def before(yard: Yard, day: date) -> OldCounts:
-    """The counts of months that had ended on a day.
+    """The count files of months that had ended on a day.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -127,9 +128,10 @@ def before(yard: Yard, day: date) -> OldCounts:
 
 
 def forget(yard: Yard, files: Iterable[Path]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:
-    """Remove counts; those that are gone, and why the others are not.
+    """Remove count files; returns the removed ones, and the reason for the others.
 
-    They are not put aside: a directory that an account has put in the place of one would be moved too.
+    They are not moved to the trash: otherwise a directory that another account put in place of a file would be moved
+    too.
     """
     gone: list[Path] = []
     counts: dict[str, tuple[str, ...]] = {}
@@ -146,7 +148,7 @@ def forget(yard: Yard, files: Iterable[Path]) -> tuple[list[Path], dict[str, tup
 
 
 def _read_one(drop: drops.Drop, name: str, month: str, usages: dict[str, Usage]) -> int:
-    """Add the lines of a file; its size."""
+    """Add the lines of a file; returns its size."""
     data, status = drop.read(name, MOST_BYTES)
     user = account_name(status.st_uid)
     for day, kind, module in _lines(data, month):
@@ -158,9 +160,9 @@ def _read_one(drop: drops.Drop, name: str, month: str, usages: dict[str, Usage])
 
 
 def since(yard: Yard) -> str:
-    """The day on which the owner of the yard switched counting on; empty: not known.
+    """The day on which the owner of the yard enabled counting; empty: unknown.
 
-    It is not taken from the counts: anybody may write a line of a day long ago.
+    It is not derived from the counts, into which any account may write lines of past days.
     """
     with suppress(OSError, ValueError), at.parent(yard.root, yard.usage_since) as (directory, name):
         data, status = at.read_bounded(directory, name, 100)
@@ -170,7 +172,7 @@ def since(yard: Yard) -> str:
 
 
 def _lines(data: bytes, month: str) -> Iterator[tuple[str, str, str]]:
-    """Day, kind and module of each line of a month; others, which anybody may have written, are left out."""
+    """Day, kind and module of each valid line of a month; others, which any account may have written, are left out."""
     for line in data.decode("utf-8", "replace").splitlines():
         match = _LINE.fullmatch(line)
         if match and _is_day(match[1], month) and all(grammar.LABEL.accepts(part) for part in match[3].split("/")):
@@ -178,7 +180,7 @@ def _lines(data: bytes, month: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_day(text: str, month: str) -> bool:
-    """Whether a text is a day of the calendar in that month."""
+    """Whether a text is a valid date in that month."""
     with suppress(ValueError):
         return date.fromisoformat(text).isoformat()[:7] == month
     return False

@@ -1,17 +1,18 @@
-"""Who is using which revision: a small file per process or job, which holds back its removal.
+"""Use notes: a small file for each process or job that uses a revision, which prevents its removal.
 
     <yard>/uses/<stack>~<revision>@<host>.<pid>.<random>.json
 
 Any account that may read the site's yard may write such a file there, and can list or remove only its own: the
-directory is like /tmp (`open_to_users`). Where that cannot be written to (a read-only mount, another account's yard),
-the file is in the user's own yard, where the parent looks too. A file holds nothing but a name, and whose it is its
-owner tells; so the worst that it can do is to keep a revision.
+directory is like /tmp (`open_to_users`). If that is not writable (a read-only mount, another account's yard), the file
+is in the user's own yard, which the parent reads too. A file has only a name, and its owner is its account; so all it
+can do is to keep a revision.
 
 The file is written before the record is read, and a removal looks for files after it has moved the revision aside
-(`stackyard.upkeep.gc.remove`). So either the process finds the revision gone, or the removal finds the process.
+(`stackyard.upkeep.gc.remove`). So either the process notices the removal, or the removal finds the process.
 
 A process that was replaced by a program (`stackyard run`) keeps its number and its start time: it can be looked up on
-its host. On other hosts a job is asked for from its scheduler; what cannot be asked counts as in use for some days.
+its host. For other hosts the scheduler is asked about a job; without an answer the revision counts as in use for some
+days.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Use:
     Attributes:
         directory: the directory of the revision.
         what: ``run``, ``shell``, ``launch`` or ``job``.
-        scheduler, job: the batch job, where there is one.
-        owner: the process; of a job that waits in a queue, the one that submitted it.
+        scheduler, job: the batch job, if any.
+        owner: the process; for a queued job, the one that submitted it.
         uid: the account that wrote the note.
         age_s: seconds since the file was written, by the clock of the file's server.
     """
@@ -77,7 +78,7 @@ class Use:
 
 
 def mode(policy: Policy) -> int:
-    """The mode of the directory: who may read the yard may add files, who may write to it may list them."""
+    """The mode of the directory: accounts that may read the yard may add files; those that may write may list them."""
     bits = 0o1700
     for shift, read, write in ((0o010, 0o040, 0o020), (0o001, 0o004, 0o002)):
         if not policy.umask & read:
@@ -88,11 +89,11 @@ def mode(policy: Policy) -> int:
 
 
 def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
-    """Make the directories in which users leave notes for the owner of a yard; one that is another account's stays.
+    """Create the drop directories of a yard for its owner; another account's directory is not changed.
 
     Args:
-        count: also that of `yard.others.usage`. Its owner notes there since when: no other account may replace the
-            note, and `usage.since` accepts no other.
+        count: also create that of `yard.others.usage`, with the start date. Only its owner can write this note, and
+            `usage.since` accepts no other.
     """
     for directory in (yard.uses, yard.children, *([yard.usage] if count else [])):
         with at.parent(yard.root, directory) as (root, name):
@@ -105,13 +106,13 @@ def open_to_users(yard: Yard, policy: Policy, *, count: bool) -> None:
 
 
 def hold(directory: str | Path, own: Yard | None, what: str, **job: str) -> Path | None:
-    """Note that this process uses a revision; the file, or None where it can be written nowhere.
+    """Note that this process uses a revision; returns the file, or None if no place is writable.
 
     Call it before the record is read, and `require_files` after it.
 
     Args:
         directory: the directory of the revision.
-        own: the yard of the user, for where that of the revision cannot be written to.
+        own: the user's yard, used if the revision's yard is not writable.
         job: the `scheduler` and the `job`.
     """
     paths = RevisionPaths.of(directory)
@@ -134,7 +135,7 @@ def _host() -> str:
 
 
 def _own_notes() -> Path:
-    """Where an account remembers its notes: it cannot list the directories that they are in."""
+    """The file in which an account remembers its notes: it cannot list the directories with them."""
     path = home.xdg("XDG_CACHE_HOME", ".cache")
     return path / "stackyard" / "uses" if path else home.NOWHERE
 
@@ -145,7 +146,7 @@ def _remember(note: Path) -> None:
 
 
 def _forget_dead() -> None:
-    """Remove this account's notes of processes of this host that have ended: what a program replaced removes none."""
+    """Remove this account's notes of ended processes of this host: a process replaced by a program leaves its note."""
     with suppress(OSError):
         for name in disk.names(_own_notes()):
             if name.startswith(f"{_host()}."):
@@ -172,16 +173,16 @@ def belongs_to(file: Path | None, **job: str) -> None:
 
 
 def release(file: Path | None) -> None:
-    """Remove a note, at the end of a use that ends with this process."""
+    """Remove a note, when the use ends with this process."""
     if file is not None:
         with suppress(OSError), at.parent(file.parents[1], file) as (directory, name):
             os.unlink(name, dir_fd=directory)
 
 
 def require_files(directory: str | Path) -> None:
-    """Return once the files of a revision are there, after `hold`.
+    """Require the files of a revision, after `hold`.
 
-    A removal that has just moved them finds the note, and moves them back: that is waited for.
+    A removal in progress that finds the note moves them back; this waits for it.
 
     Raises:
         MissingError: they were removed.
@@ -197,7 +198,7 @@ def require_files(directory: str | Path) -> None:
 
 
 def _is_being_removed(paths: RevisionPaths) -> bool:
-    """Whether a removal of this revision is not over."""
+    """Whether a removal of this revision is in progress."""
     from stackyard.yard.write import trash  # late: a file is missing only then
 
     return any(str(item.origin) == str(paths.root) and not item.is_settled for item in trash.items(Yard(paths.yard)))
@@ -205,17 +206,17 @@ def _is_being_removed(paths: RevisionPaths) -> bool:
 
 @dataclass
 class UnreadNotes:
-    """What else is in a directory of notes: a sentence each; and by account why not all its notes could be read."""
+    """Other entries in a directory of notes, a sentence each; and by account the reason for unreadable notes."""
 
     left: list[str] = field(default_factory=list)
     unread: dict[int, str] = field(default_factory=dict)
 
 
 def found(place: Path, unknown: UnreadNotes | None = None) -> Iterator[Use]:
-    """The uses that are noted in a directory. What is not such a note is left out.
+    """The uses noted in a directory. Other entries are left out.
 
     Args:
-        unknown: gets what is left out.
+        unknown: receives the other entries.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -235,11 +236,11 @@ def found(place: Path, unknown: UnreadNotes | None = None) -> Iterator[Use]:
 
 
 def parsed(text: str | bytes, file: Path, uid: int, age_s: float) -> Use | None:
-    """The use that the text of a note tells; None: it tells none.
+    """The use from the text of a note; None: the text is invalid.
 
     Args:
-        uid: whose the note is.
-        age_s: for how long it has been there.
+        uid: the account of the note.
+        age_s: its age in seconds.
     """
     try:
         value = formats.content(text)

@@ -1,4 +1,4 @@
-"""What an adopted prefix holds, and what changed in it since: by names, sizes and times. No file is read."""
+"""The contents of an adopted prefix, and later changes: by names, sizes and times. No file is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stackyard.yard.revision.contents import Contents, Damage, Item, Tree, compa
 
 
 def look(prefix: Path) -> Tree:
-    """The present files of a prefix, without bytecode, which Python writes when it likes.
+    """The present files of a prefix, without bytecode, which Python may write at any time.
 
     Raises:
         OSError: a directory cannot be read.
@@ -21,7 +21,7 @@ def _is_bytecode(name: str) -> bool:
 
 
 def noted(prefix: Path, tree: Tree) -> Contents:
-    """The sizes and the times of all files, and where links lead. No file is read."""
+    """The sizes and times of all files, and the targets of links. No file is read."""
     items = {
         name: Item(target=str((prefix / name).readlink()))
         if (status.st_mode & 0o170000) == 0o120000
@@ -33,7 +33,7 @@ def noted(prefix: Path, tree: Tree) -> Contents:
 
 
 def changed(contents: Contents, prefix: Path, tree: Tree) -> list[Damage]:
-    """The files that are not as they were noted: gone, added, of another size, or written since."""
+    """The files that differ from the note: removed, added, of another size, or changed since."""
     damages = list(compare(contents, prefix, tree))
     known = {damage.path for damage in damages}
     written = (

@@ -1,6 +1,6 @@
-"""Paths that several packages of a revision install: which packages, and whose file is there.
+"""Collisions: paths that several packages of a revision install, with the packages and the kept file.
 
-What is harmless and what is not is decided by `make.collisions.rule`; this is what a record holds and what people read.
+`make.collisions.rule` decides which are harmless; this module has the record's format and its display.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Collision:
-    """Paths that the same packages install, each with other bytes.
+    """Paths that the same packages install, with different content.
 
     Attributes:
         kind: ``note``: licences, documentation and tests; ``warning``: what programs use; ``chosen``: the stack's file
             says whose files are taken.
-        packages: all that install the paths, in the order of installation.
-        winner: whose files are there; empty where that is not known, in a prefix that others made.
+        packages: all packages that install the paths, in the order of installation.
+        winner: the package whose files are kept; empty if unknown, in a third-party prefix.
         files: relative to the prefix, each with its sha256; of a symbolic link that of its target. Empty: of an
             extension, the file of the base, which the layer has not; of an adopted prefix, nothing is compared.
     """
@@ -37,7 +37,7 @@ class Collision:
 
     @property
     def shown(self) -> str:
-        """The paths as people read them: the first ones, and how many more there are."""
+        """The paths for display: the first ones, and the number of others."""
         return some([plain(path, LONG) for path in self.files], 1)
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Collision:
 
 
 def sentences(collisions: Sequence[Collision]) -> list[str]:
-    """What there is to say: one sentence for each warning, and one for all notes. What was chosen is silent."""
+    """The messages: one sentence for each warning, and one for all notes. Chosen ones are not reported."""
     said = [str(collision) for collision in collisions if collision.kind == "warning"]
     return [*said, *_note([collision for collision in collisions if collision.kind == "note"])]
 

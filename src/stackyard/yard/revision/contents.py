@@ -1,7 +1,7 @@
-"""What a tree holds, file by file: mode, size, time and sha256, noted when it is complete and compared later.
+"""The contents of a tree, file by file: mode, size, time and sha256, noted when it is complete and compared later.
 
-A revision has one (``files.json``), and so has every unpacked entry of a cache (``cache/notes``). A comparison looks at
-the size and the time of every file and reads only those whose time changed; a deep one reads every byte.
+A revision has one (``files.json``), and so has every unpacked entry of a cache (``cache/notes``). A comparison checks
+size and time of every file and reads only those with a changed time; a deep one reads every byte.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Digest = Callable[[Path], str]
 
 @dataclass(frozen=True)
 class Item:
-    """One file: sealed permission bits, bytes, nanoseconds since 1970, sha256; a symbolic link has a `target` only."""
+    """One file: sealed permission bits, size, mtime in nanoseconds, sha256; a symbolic link has only a `target`."""
 
     mode: int = 0
     size: int = 0
@@ -52,16 +52,16 @@ class Contents:
 
     @property
     def hashed(self) -> list[str]:
-        """The files whose bytes can be compared: all but links."""
+        """The files whose bytes can be compared: all except links."""
         return [name for name, item in self.files.items() if item.sha256]
 
     def without(self, part: str) -> Contents:
-        """The rest of it, without what is in a part (``prefix/``)."""
+        """The contents without a part (``prefix/``)."""
         files = {name: item for name, item in self.files.items() if not name.startswith(part)}
         return Contents(files, frozenset(name for name in self.directories if not f"{name}/".startswith(part)))
 
     def to_text(self) -> str:
-        """JSON: one line per directory, with the names of its files."""
+        """The JSON text: one line per directory, with the names of its files."""
         rows: dict[str, dict[str, Any]] = {written(directory): {} for directory in sorted(self.directories)}
         for name, item in sorted(self.files.items()):
             directory, _, file = written(name).rpartition("/")
@@ -74,7 +74,7 @@ class Contents:
 
 
 def _read(value: dict[str, Any]) -> Contents:
-    """Raises ValueError for a name that leads out of the tree: it is joined to the directory where it is compared."""
+    """The contents from JSON values. Raises ValueError for a name that leads out of the tree."""
     files: dict[str, Item] = {}
     for directory, row in value["files"].items():
         start = f"{'/'.join(at.parts(_name(directory)))}/" if directory else ""
@@ -85,7 +85,7 @@ def _read(value: dict[str, Any]) -> Contents:
 
 
 def written(name: str) -> str:
-    """A file name in JSON and on the terminal: a byte that is not UTF-8 as ``\\xff``, a backslash doubled."""
+    """A file name for JSON and the terminal: a byte that is not UTF-8 as ``\\xff``, a backslash doubled."""
     return name.replace("\\", r"\\").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -102,7 +102,7 @@ KIND = formats.Kind(FORMAT, _read, hint=lambda _: "compare every byte: `stackyar
 
 @dataclass(frozen=True)
 class Damage:
-    """One file that is not as it was noted."""
+    """One file that differs from the note."""
 
     path: str
     what: Literal["missing", "changed", "unexpected", "permissions"]
@@ -118,7 +118,7 @@ class Damage:
 def scan(root: Path, below: Collection[str] = ("",)) -> Tree:
     """Every file and directory of a tree, or of these parts of it (``prefix/``), without following links.
 
-    A part that is a link has nothing in it: what it leads to is not the tree's.
+    A part that is a link counts as empty: its target does not belong to the tree.
     """
     tree: Tree = {}
     for part in below:
@@ -145,10 +145,10 @@ def _is_own_directory(path: Path) -> bool:
 
 
 def note(root: Path, tree: Tree, known: Callable[[os.stat_result], str] = lambda _: "") -> Contents:
-    """The contents of a tree that was scanned.
+    """The contents of a scanned tree.
 
     Args:
-        known: the hash of a file that need not be read again, or an empty string.
+        known: returns the hash of a file that need not be read again, else an empty string.
 
     Raises:
         StackyardError: a file cannot be read; without its hash it would never be checked.
@@ -173,7 +173,7 @@ def _item(status: os.stat_result, digest: str) -> Item:
 
 
 def _digests(root: Path, names: Iterable[str], digest: Digest) -> list[str]:
-    """The digests of files, in their order. On all cores."""
+    """The digests of files, in their order, computed on all cores."""
     from concurrent.futures import ThreadPoolExecutor  # late: most commands compare no file
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -181,7 +181,7 @@ def _digests(root: Path, names: Iterable[str], digest: Digest) -> list[str]:
 
 
 def digest_if_readable(path: Path) -> str:
-    """sha256 of a file; empty, which no file has, for one that cannot be read."""
+    """sha256 of a file; empty if it cannot be read."""
     try:
         return sha256_file(path)
     except StackyardError:
@@ -189,7 +189,7 @@ def digest_if_readable(path: Path) -> str:
 
 
 def holds(path: Path, item: Item) -> bool:
-    """Whether a path is a file, and not a link, that holds these bytes now."""
+    """Whether a path is a regular file, not a link, with this content."""
     is_file = path.is_file() and not path.is_symlink()
     return is_file and bool(item.sha256) and digest_if_readable(path) == item.sha256
 
@@ -200,11 +200,11 @@ def holds(path: Path, item: Item) -> bool:
 def compare(
     contents: Contents, root: Path, tree: Tree, read: Collection[str] = (), digest: Digest = digest_if_readable
 ) -> Iterator[Damage]:
-    """What differs from the note: sizes, links and permissions of all files, the bytes of those with another time.
+    """Differences from the note: sizes, links and permissions of all files, and the bytes of those with a changed time.
 
     Args:
-        read: files whose bytes are compared too.
-        digest: how a file is read, from several threads.
+        read: additional files whose bytes are compared.
+        digest: hashes a file; called from several threads.
     """
     doubtful = set(read)
     for name, item in contents.files.items():
@@ -231,7 +231,7 @@ def compare(
 
 
 def _has_other_rights(now: int, noted: int) -> bool:
-    """Whether it can be run, or as whom, differs; who may read it is the site's to change, also through other links."""
+    """Whether the execute or set-id bits differ; read permission may change, also through other hard links."""
     return bool((now ^ noted) & stat.S_IXUSR or now & ~noted & (stat.S_ISUID | stat.S_ISGID))
 
 
@@ -243,7 +243,7 @@ def _unexpected(contents: Contents, tree: Tree) -> Iterator[Damage]:
 
 
 def sample(contents: Contents, most_bytes: int, seed: int, always: Callable[[str], bool]) -> list[str]:
-    """Files to read: those that `always` names, and others up to a number of bytes, chosen by `seed` alone."""
+    """The files to read: those selected by `always`, and others up to a total size, chosen by `seed` alone."""
     regular = contents.hashed
     chosen = [name for name in regular if always(name)]
     left = most_bytes - sum(contents.files[name].size for name in chosen)
@@ -257,13 +257,13 @@ def sample(contents: Contents, most_bytes: int, seed: int, always: Callable[[str
 
 
 def changes(before: Tree, after: Tree) -> list[str]:
-    """The files that were written, made, removed or replaced between two scans of one tree."""
+    """The files that were changed, created, removed or replaced between two scans of one tree."""
     names = before.keys() | after.keys()
     return sorted(written(name) for name in names if _stamp(before.get(name)) != _stamp(after.get(name)))
 
 
 def _stamp(status: os.stat_result | None) -> tuple[int, ...]:
-    """What no reader changes. A build may link and seal a file now: not its links nor the right to write."""
+    """The properties that readers do not change. A build may link and seal a file: links and write bits are omitted."""
     if status is None:
         return ()
     directory = stat.S_ISDIR(status.st_mode)
@@ -275,11 +275,11 @@ def _stamp(status: os.stat_result | None) -> tuple[int, ...]:
 
 
 def seal(root: Path, tree: Tree, *, directories: bool, leave: Callable[[str], bool] = lambda _: False) -> None:
-    """Take the right to write from everybody, the owner too. A file's other names (hard links) share its mode.
+    """Remove write permissions for all accounts, including the owner. A file's hard links share its mode.
 
     Args:
         directories: also directories, so that no file can be added, replaced or removed.
-        leave: files that stay as they are.
+        leave: files that are not changed.
     """
 
     def is_open(path: str) -> bool:

@@ -28,7 +28,7 @@ class RevisionPaths:
         return self.root.parents[2]
 
     def top(self) -> Path | None:
-        """Of a removed revision its yard, below which no link is followed to it; None: links are followed."""
+        """For a removed revision its yard, below which no link is followed to it; None: links are followed."""
         return self.yard if self.root.parent.parent.name == "trash" else None
 
     prefix = Below("prefix")
@@ -71,7 +71,7 @@ class RevisionPaths:
     """Signatures of `record` and `module`, one for each signer."""
 
     def signature(self, key: str) -> Path:
-        """One of them, by a name of its key."""
+        """The path of one signature, by a name of its key."""
         return self.signatures / f"{key}.sig"
 
     asking = Below("asking")
@@ -86,7 +86,7 @@ class RevisionPaths:
 
 @dataclass(frozen=True)
 class BasePaths:
-    """The directory of one base image. It gets its name once everything is in it."""
+    """The directory of one base image. It gets its final name once it is complete."""
 
     root: Path
 
@@ -113,9 +113,9 @@ class GenerationPaths:
 
     @property
     def owner(self) -> Path:
-        """The process that writes it; removed once users see it."""
+        """The identity of the process that writes it; removed after publication."""
         return self.mark("")
 
     def mark(self, token: str) -> Path:
-        """A process that moves the link to it; a token of ``*`` is the pattern of all, that of the `owner` too."""
+        """The mark of a process that moves the link to it; with ``*`` the pattern of all, including `owner`."""
         return self.root / f"owner{token}.json"

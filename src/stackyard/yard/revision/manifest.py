@@ -1,4 +1,4 @@
-"""What is published: the manifest of one generation and its entries, as plain dataclasses, quick to read.
+"""The manifest of one generation and its entries, as plain dataclasses, quick to read.
 
 It is read through `yard.formats`: an older file is upgraded, a newer one refused.
 """
@@ -24,17 +24,17 @@ State = Literal["published", "unverified", "failed", "withdrawn", "removed", "mi
 
 
 def check_module(name: str) -> None:
-    """Each part of a module's name is a file's name too.
+    """Check a module's name, each part of which is also a file name.
 
     Raises:
-        GrammarError: one does not have its grammar.
+        GrammarError: a part violates its grammar.
     """
     for part in name.split("/"):
         grammar.LABEL(part)
 
 
 def check_place(path: str) -> None:
-    """The path of a directory, to which names are joined. Raises ValueError: it is relative, or leads back."""
+    """Check the path of a directory. Raises ValueError: it is relative, or contains ``..``."""
     if not path.startswith("/"):
         raise ValueError(f"not an absolute path: {path!r:.200}")
     at.parts(path[1:])
@@ -48,22 +48,22 @@ class Entry:
         module: the full module name.
         directory: absolute path of the revision's directory.
         state: published; unverified; failed (its last verification failed); withdrawn (kept loadable by full name,
-            hidden, without alias or default); removed (its files are put aside: its modulefile unloads it, and
-            refuses to load it); or missing (its files no longer exist, so it has no modulefile). A revision that was
-            never published is built (not verified yet), failed, or held (a check was skipped).
+            hidden, without alias or default); removed (its files are in the trash: its modulefile only supports
+            unloading); or missing (its files no longer exist, so it has no modulefile). A revision that was never
+            published is built (not verified yet), failed, or held (a check was skipped).
         default: whether ``module load <stack>`` loads this one.
         aliases: short versions that load this one, e.g. ``2.13`` and ``2.13-py311``.
         rank: position of its variant in the stack's matrix; among the variants of one version the highest is preferred.
         hidden: not shown by `module avail`, loadable by its full name.
         deprecated: a date and a message, shown when it is loaded.
         notice: a message shown at every load.
-        help: added to what ``module help`` prints.
-        input_hash: that of its build: its name is used again only for the same inputs. Empty: not recorded.
-        file: the file that it was deployed from: relative to its git work tree, absolute where it is in none.
-        dated: its version is only the day of its solve, because its file gives none.
-        superseded: its file no longer describes it, but another revision or none. It stays, behind those that are
-            described, whatever their numbers are.
-        pinned: `stackyard default` made it what the stack's bare name loads, whichever version is the highest.
+        help: an addition to ``module help``.
+        input_hash: the input hash of its build: its name is reused only for the same inputs. Empty: not recorded.
+        file: the file that it was deployed from: relative to its git work tree, else absolute.
+        dated: whether its version is only the day of its solve, because its file has none.
+        superseded: its file describes another revision now, or none. It stays published, with lower precedence than
+            described ones.
+        pinned: whether `stackyard default` made it the default of its stack, regardless of versions.
         retired: the date from which loading it shows a warning (``2027-03-01``); empty: it is not retired.
         successor: the module to use instead of a retired or removed one.
     """
@@ -151,9 +151,9 @@ def _origin(value: Mapping[str, Any]) -> Origin:
 
 
 def _with_origin(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 2 names the previous generation, which was always the number before, and the superseded revisions.
+    """Convert format 1 to 2, which records the previous generation, always number - 1 before, and superseded revisions.
 
-    In format 1 the highest revision of a variant was the present one.
+    In format 1 the highest revision of a variant was the described one.
     """
     newest: dict[tuple[str, str, str], int] = {}
     for entry in value["entries"]:
@@ -177,7 +177,7 @@ MANIFEST = formats.Kind(
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a generation's ``manifest.json``, or what is packed beside it. Raises as `read_record` does."""
+    """Read a generation's ``manifest.json``, or its compressed file. Raises as `read_record` does."""
     try:
         raw = manifestfile.text(path)
     except (OSError, ValueError) as error:
@@ -187,5 +187,5 @@ def read_manifest(path: Path) -> Manifest:
 
 @lru_cache(maxsize=4)
 def _manifest_in(raw: bytes, path: str) -> Manifest:
-    """The same for a manifest: the steps of a deploy ask a dozen times for what is published."""
+    """The parsed manifest, cached: a deploy reads the current one a dozen times."""
     return formats.parsed(raw, path, MANIFEST)

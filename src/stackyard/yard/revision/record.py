@@ -1,4 +1,4 @@
-"""What was built: the record of one revision, as plain dataclasses.
+"""The record of one revision, as plain dataclasses.
 
 It is read through `yard.formats`: an older file is upgraded, a newer one refused.
 """
@@ -30,7 +30,7 @@ RECORD_FORMAT = 9
 
 
 def now() -> str:
-    """The present time as files hold it: UTC, to the second."""
+    """The present time in the files' format: UTC, to the second."""
     return clock.now().isoformat(timespec="seconds")
 
 
@@ -38,7 +38,7 @@ def now() -> str:
 class PackageRecord:
     """One installed package. `source` is the channel or index; `size` in bytes as downloaded, 0 if not known.
 
-    `of_base`: the base of an extension has it, not the layer.
+    `of_base`: whether an extension's base has it, not the layer.
     """
 
     name: str
@@ -55,12 +55,12 @@ class PackageRecord:
 
 @dataclass(frozen=True)
 class Activation:
-    """What activating a prefix does, captured at build time.
+    """The effect of activating a prefix, captured at build time.
 
     Attributes:
         change: the operations, in order.
         build_only: variables that were left out because they only matter for building (CC, CFLAGS, ``_CONDA_*``).
-        uncaptured: what could not be captured, one sentence each, with the script that does it.
+        uncaptured: a sentence for each effect that could not be captured, with its script.
     """
 
     change: EnvironmentChange = field(default_factory=EnvironmentChange)
@@ -74,20 +74,20 @@ class BuildRecord:
 
     Attributes:
         module: the name that users load: ``name/version-variant-revision`` in the site's template.
-        input_hash: sha256 over everything that influenced the build; the same inputs build nothing.
+        input_hash: sha256 over everything that influenced the build; the same inputs need no new build.
         prefix: absolute path of the prefix.
-        interpreter: where Python came from: ``source`` (conda, uv, host), ``path``, ``version``, ``sha256``.
+        interpreter: the source of Python: ``source`` (conda, uv, host), ``path``, ``version``, ``sha256``.
         tools: host programs used while building, each with path and version.
         settings: the module settings (family, conflict, depends_on, aliases ...) as the spec gave them.
         checks: the stack's own checks, as `inputs.models.Check` dumps them.
         exceptions: declared exceptions for verification, as `inputs.models.CheckExceptions` dumps them.
-        form: how its files are kept.
-        container: of a wrapped image: its `source` and `digest`, `labels`, `mode`, `commands` by name, its `shell`.
+        form: the form of its files.
+        container: for a wrapped image: its `source` and `digest`, `labels`, `mode`, `commands` by name, its `shell`.
         files_sha256: sha256 of the revision's ``files.json``; empty in a revision of an earlier version.
         hash_format: how `input_hash` was computed (`make.hashes.inputs.BUILD_FORMAT`).
-        base: of an extension, the revision that it is a layer on; None: it is complete in itself.
-        adopted: where the files are that others made, and that are not the yard's; None: it was built.
-        collisions: the paths that several of its packages install, and whose files are there.
+        base: the base of an extension; None: a complete revision.
+        adopted: the adopted third-party prefix, which does not belong to the yard; None: it was built.
+        collisions: the paths that several of its packages install, and the packages whose files are kept.
     """
 
     stack: str
@@ -124,19 +124,19 @@ class BuildRecord:
 
     @property
     def payload(self) -> Payload:
-        """What the revision holds, which knows where its programs are and how they are run."""
+        """The payload of the revision: the places of its programs, and how to run them."""
         if self.base:
             return payload_on(self.base, self.prefix)
         return payload_of(self.form, self.prefix, Path(self.path) if self.origin.outside else None)
 
     @property
     def origin(self) -> Built:
-        """Who made its files, which knows whether they are the yard's and how they are made again."""
+        """The origin of its files: whether the yard owns them, and how to make them again."""
         return origin_of(self)
 
     @property
     def base_id(self) -> str:
-        """The module of its base; empty: it is complete in itself."""
+        """The module of its base; empty for a complete revision."""
         return self.base.id if self.base else ""
 
     def bases(self, find: Callable[[BaseRevision], BuildRecord] = BaseRevision.read) -> Iterator[BaseRevision]:
@@ -144,7 +144,7 @@ class BuildRecord:
         yield from self.base.lineage(find) if self.base else ()
 
     def lineage(self, find: Callable[[BaseRevision], BuildRecord | None] = BaseRevision.read) -> Iterator[BuildRecord]:
-        """The revision and those that it extends, as far as `find` has the record of each. Raises as that does."""
+        """The revision and its bases, as far as `find` has the records. Raises as `find` does."""
         here: BuildRecord | None = self
         while here is not None:
             yield here
@@ -152,11 +152,11 @@ class BuildRecord:
 
     @property
     def own_packages(self) -> tuple[PackageRecord, ...]:
-        """The packages of this revision itself: of an extension, those of its layer."""
+        """The packages of this revision itself: for an extension, those of its layer."""
         return tuple(package for package in self.packages if not package.of_base)
 
     def with_launcher(self, sha256: str) -> BuildRecord:
-        """The same with the hash of a launcher that was made again."""
+        """The record with the hash of a new launcher."""
         return replace(self, form=replace(self.form, launcher=sha256))
 
     def to_json(self) -> dict[str, Any]:
@@ -212,10 +212,10 @@ def _collision(value: Mapping[str, Any]) -> Collision:
 
 
 def _check_settings(record: BuildRecord) -> None:
-    """The names in a record that enter its modulefile; its operations check their own.
+    """Check the names in a record that its modulefile uses; operations check their own.
 
     Raises:
-        GrammarError: one does not have its grammar.
+        GrammarError: a name violates its grammar.
     """
     settings = record.settings
     for rule, names in (
@@ -230,17 +230,17 @@ def _check_settings(record: BuildRecord) -> None:
 
 
 def _with_form(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 2 names the form of the payload. It also renamed two operations, whose former names are always read."""
+    """Convert to format 2, which has the form of the payload. It also renamed two operations; old ones are read."""
     return {**value, "form": "prefix"}
 
 
 def _with_former_hash(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 4 names how its hash was computed; before, the hash covered checks and the policy for users too."""
+    """Convert to format 4, which records the hash format; before, the hash covered checks and users' policy."""
     return {**value, "hash_format": 1}
 
 
 def _with_image(value: dict[str, Any]) -> dict[str, Any]:
-    """Format 5 describes the form, which may be an image."""
+    """Convert to format 5, which describes the form, possibly an image."""
     return {**value, "form": {"kind": value["form"]}}
 
 
@@ -264,5 +264,5 @@ def read_record(path: Path, top: Path | None = None) -> BuildRecord:
 
 @lru_cache(maxsize=64)
 def _record_in(raw: bytes, path: str) -> BuildRecord:
-    """The same bytes are the same record, which a build on a base and each step of a deploy ask for again."""
+    """The parsed record, cached by its bytes, since builds on a base and deploys read it repeatedly."""
     return formats.parsed(raw, path, RECORD)

@@ -23,7 +23,7 @@ Condition = Literal["", "missing", "damaged"]
 
 
 def read(path: Path, top: Path | None = None) -> BuildRecord:
-    """The record in a file. Arguments and errors as of `read_record`, which lists of what is published never need."""
+    """Read the record in a file. Arguments and errors as for `read_record`, which listings do without."""
     from stackyard.yard.revision.record import read_record
 
     return read_record(path, top)
@@ -43,8 +43,8 @@ def built(
     """The records of all revisions that are built.
 
     Args:
-        on_damage: called with each revision whose record is damaged, and the reason; None: raise. An error of the file
-            system is none of the record, and always raised.
+        on_damage: called with each revision whose record is damaged, and the reason; None: raise. File system errors
+            are always raised.
     """
     records = []
     for paths in directories(yard, stack):
@@ -58,7 +58,7 @@ def built(
 
 
 def readable(paths: RevisionPaths) -> BuildRecord | None:
-    """The record of a built revision, or its copy where it is damaged; None where both are, or it is not built.
+    """The record of a built revision, or its copy if damaged; None if both are, or it is not built.
 
     Raises:
         StackyardError: the file system failed, which says nothing about the record.
@@ -75,16 +75,16 @@ def readable(paths: RevisionPaths) -> BuildRecord | None:
 
 
 def is_in(yard: Yard, directory: str) -> bool:
-    """Whether the directory of a revision is in this yard, whatever links the one and the other are named through."""
+    """Whether the directory of a revision is in this yard, with links in both paths resolved."""
     root = RevisionPaths.of(directory).yard
     return root == yard.root or (disk.is_directory(root) and is_same(root, yard.root))
 
 
 def condition(paths: RevisionPaths) -> Condition:
-    """Whether the record exists and is whole, by its ends only: quick enough for a list.
+    """Whether the record exists and is complete, judged by its beginning and end: quick enough for a list.
 
     Raises:
-        OSError: that cannot be known, e.g. the file system does not answer; it is never taken for missing.
+        OSError: that is unknown, e.g. the file system does not answer; it never counts as missing.
     """
     try:
         first, last = at.ends(paths.record, 2)
@@ -94,17 +94,17 @@ def condition(paths: RevisionPaths) -> Condition:
 
 
 def can_stay(paths: RevisionPaths) -> bool:
-    """Whether no repair found a file that it could not restore: such a revision is replaced by the next one."""
+    """Whether the revision has no unrepairable file: otherwise the next deploy replaces it."""
     return not disk.is_there(paths.damaged)
 
 
 def mark(record: BuildRecord, signed: str = "") -> None:
-    """Write the record of a complete revision, as the last of its files: from now on it counts as built, for good.
+    """Write the record of a complete revision, as its last file: from now on it counts as built.
 
     A copy precedes it: the record is the only file of a revision that nothing else could restore.
 
     Args:
-        signed: the text of the record elsewhere, byte by byte: another version may write it in another way.
+        signed: the exact bytes of the signed record: another version may format it differently.
     """
     paths = RevisionPaths.of(record.path)
     text = signed or atomic.json_text(record.to_json(), checked=True)
@@ -125,7 +125,7 @@ def find(yard: Yard, module: str) -> BuildRecord | None:
 
 
 def latest(records: Collection[BuildRecord]) -> BuildRecord:
-    """The revision that was built last: of those of one version and variant by number, since clocks of hosts differ."""
+    """The revision built last: among those of one version and variant by number, since hosts' clocks differ."""
     last = max(records, key=lambda record: record.created)
     line = (record for record in records if (record.version, record.variant) == (last.version, last.variant))
     return max(line, key=lambda record: record.revision)

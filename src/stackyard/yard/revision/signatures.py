@@ -1,11 +1,10 @@
-"""Signatures of revisions, and what a yard demands of them.
+"""Signatures of revisions, and a yard's demands for them.
 
-    <yard>/signatures.json                                  what it demands, as its site's file had it at the last write
+    <yard>/signatures.json the demands in its site's file at the last write
     <yard>/stacks/<stack>/<revision>/signatures/<key>.sig   one for each signer, by the hash of the key
 
-What is signed are the hashes of ``record.json``, which has those of all files, and of ``module.json``, which has what
-loading it does (`statement`). A demand is read where the revision is, never from the file or the variables of
-its user.
+A signature covers the hashes of ``record.json``, which has those of all files, and of ``module.json``, which has the
+module's operations (`statement`). Demands are read from the revision's yard, never from files or variables of its user.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ What = Literal["load", "extend", "pull", "launch"]
 
 @dataclass(frozen=True)
 class Demand:
-    """What a yard demands: for which uses a valid signature is needed, and by whom.
+    """The demand of a yard: which uses need a valid signature, and from which signers.
 
     Attributes:
         allowed_signers, revoked: absolute paths; they are read at each check.
-        users: it holds for the revisions of the yards too whose parent this one is, or that extend revisions of it.
-        site: the file that says so.
-        yard: the root of the yard that demands it, as far as it was read from one.
+        users: whether it also applies to yards that have this one as parent, or extend its revisions.
+        site: the file with the demand.
+        yard: the root of the demanding yard, if it was read from one.
     """
 
     allowed_signers: str = ""
@@ -63,7 +62,7 @@ class Demand:
 
     @property
     def signers(self) -> Signers:
-        """The files that say who may sign. Those who own the site's file or the yard may write to them."""
+        """The lists of signers. The owners of the site's file or the yard may write to them."""
         owners = strictmodes.owners_of(filter(None, (self.site, self.yard)))
         return Signers(self.allowed_signers, self.revoked, owners)
 
@@ -77,9 +76,9 @@ KIND = formats.Kind(
 
 @dataclass(frozen=True)
 class Signature:
-    """One signature of a revision: the fingerprint of its key, who that is, and what is wrong; empty: nothing.
+    """One signature of a revision: the key's fingerprint, its signer, and its problem; empty: none.
 
-    `signer` is empty, and so is the problem, where the yard does not say who may sign.
+    `signer` and problem are empty if the yard has no lists of signers.
     """
 
     key: str
@@ -97,14 +96,14 @@ class Signature:
 
 
 def demand_of(yard: Yard) -> Demand | None:
-    """What a yard demands; None: nothing. Raises StackyardError where that cannot be read."""
+    """The demand of a yard; None: none. Raises StackyardError if it cannot be read."""
     if not disk.is_there(yard.signatures):
         return None
     return replace(formats.load(yard.signatures, KIND), yard=str(yard.root))
 
 
 def demanded_by(yard: Yard) -> str:
-    """The site's file from which the demand of a yard was noted; empty: none was, or the note is damaged."""
+    """The site's file from which a yard's demand was noted; empty: none, or the note is damaged."""
     try:
         demand = demand_of(yard)
     except StackyardError:
@@ -113,7 +112,7 @@ def demanded_by(yard: Yard) -> str:
 
 
 def keep_demand(yard: Yard, demand: Demand | None) -> None:
-    """Note what a yard demands, where that changed."""
+    """Note the demand of a yard, if it changed."""
     if demand is None:
         within.unlink(yard.root, yard.signatures)
         return
@@ -128,10 +127,10 @@ def keep_demand(yard: Yard, demand: Demand | None) -> None:
 
 
 def demands(root: Path, others: Iterable[Path] = ()) -> Iterator[tuple[Path, Demand]]:
-    """What holds for the revisions of a yard, each with the yard that demands it.
+    """The demands on revisions of a yard, each with the demanding yard.
 
     Args:
-        others: the yards above it, and those of bases: they have a say where they demand it of users' yards.
+        others: the yards above it, and those of bases, whose demands on users' yards apply.
     """
     known = {os.path.realpath(root)}
     if (own := demand_of(Yard(root))) is not None:
@@ -145,7 +144,7 @@ def demands(root: Path, others: Iterable[Path] = ()) -> Iterator[tuple[Path, Dem
 
 
 def demands_in(yard: Yard, what: What) -> list[tuple[Path, Demand]]:
-    """What holds for every revision of a yard for one use."""
+    """The demands on every revision of a yard for one use."""
     return [pair for pair in demands(yard.root, [above.root for above in yard.above()]) if what in pair[1].require]
 
 
@@ -153,12 +152,12 @@ def demands_in(yard: Yard, what: What) -> list[tuple[Path, Demand]]:
 
 
 def statement(paths: RevisionPaths) -> str:
-    """The text that is signed. Raises StackyardError: the record cannot be read."""
+    """The text to sign. Raises StackyardError: the record cannot be read."""
     return statement_of(_record(paths), disk.content(paths.module))
 
 
 def statement_of(record: bytes, module: bytes | None) -> str:
-    """The text that is signed, of the bytes of ``record.json`` and ``module.json``; None: it has none."""
+    """The text to sign, from the bytes of ``record.json`` and ``module.json``; None: the file does not exist."""
     return f"stackyard-revision 1\nrecord {_sha256(record)}\nmodule {'-' if module is None else _sha256(module)}\n"
 
 
@@ -167,12 +166,12 @@ def _sha256(data: bytes) -> str:
 
 
 def record_text(paths: RevisionPaths) -> str:
-    """The text of the record as it is on disk, which is what was signed."""
+    """The text of the record on disk, which is what was signed."""
     return _record(paths).decode("utf-8")
 
 
 def _record(paths: RevisionPaths) -> bytes:
-    """The bytes of the record; of its copy, which has the same, where it is damaged."""
+    """The bytes of the record; of its identical copy if it is damaged."""
     for path in (paths.record, paths.spare):
         data = disk.content(path)
         try:
@@ -185,12 +184,12 @@ def _record(paths: RevisionPaths) -> bytes:
 
 
 def files(paths: RevisionPaths) -> list[Path]:
-    """The signatures of a revision."""
+    """The signature files of a revision."""
     return [path for path in sorted(disk.entries(paths.signatures)) if path.suffix == ".sig"]
 
 
 def texts(paths: RevisionPaths) -> tuple[str, ...]:
-    """What they hold; nothing of what only has the name of one, which `broken` finds."""
+    """The contents of the signature files; without invalid files, which `broken` finds."""
     return tuple(text for text in map(_text, files(paths)) if text)
 
 
@@ -208,18 +207,18 @@ def _text(file: Path) -> str:
 
 
 def add(paths: RevisionPaths, text: str) -> str:
-    """Keep a signature beside what it signs; the fingerprint of its key. Raises ValueError: it is none."""
+    """Store a signature beside the signed record; returns the key's fingerprint. Raises ValueError: it is invalid."""
     atomic.write_text(place_of(paths, text), text, top=paths.yard)
     return sshkeygen.fingerprint(text)
 
 
 def place_of(paths: RevisionPaths, text: str) -> Path:
-    """Where a signature is kept, by its key. Raises ValueError: it is none."""
+    """The path for a signature, by its key. Raises ValueError: it is invalid."""
     return paths.signature(_sha256(sshkeygen.fingerprint(text).encode())[:32])
 
 
 def signatures(paths: RevisionPaths, demand: Demand | None) -> list[Signature]:
-    """All signatures of a revision, judged by what a yard says about signers."""
+    """All signatures of a revision, judged by a yard's lists of signers."""
     return [_signature(file, statement(paths), demand) for file in files(paths)]
 
 
@@ -228,7 +227,7 @@ def _signature(file: Path, text: str, demand: Demand | None) -> Signature:
 
 
 def judgement(data: str, text: str, demand: Demand | None, origin: str = "") -> Signature:
-    """What a yard says of a signature of a text. `origin`: before what is wrong with one that is none."""
+    """A yard's judgement of a text's signature. `origin`: the prefix of the problem with an invalid one."""
     try:
         key = sshkeygen.fingerprint(data)
     except ValueError as error:
@@ -240,7 +239,7 @@ def judgement(data: str, text: str, demand: Demand | None, origin: str = "") -> 
 
 
 def judged(text: str, signature: str, signers: Signers) -> Verdict:
-    """`sshkeygen.judge`, once for the same signature and the same signers."""
+    """`sshkeygen.judge`, cached for the same signature and the same signers."""
     signers.require()
     stamps = tuple(_stamp(path) for path in (signers.allowed, signers.revoked) if path)
     return _judged(text, signature, signers, stamps)
@@ -252,7 +251,7 @@ def _judged(text: str, signature: str, signers: Signers, _stamps: tuple[object, 
 
 
 def broken(paths: RevisionPaths) -> Iterator[tuple[Path, str]]:
-    """The files that are not signatures of the revision as it is now, by any signer, and why."""
+    """Files that are not valid signatures, by any signer, of the present revision, with the reason."""
     text = statement(paths)
     for file in files(paths):
         try:
@@ -271,12 +270,12 @@ def _stamp(file: str) -> tuple[str, int, int]:
 
 
 def problem(paths: RevisionPaths, demand: Demand) -> str:
-    """Why a revision is not what a yard demands, a sentence; empty: it has a valid signature."""
+    """Why a revision does not meet a demand, as a sentence; empty: it has a valid signature."""
     return _problem(signatures(paths, demand))
 
 
 def problem_of(text: str, signature_texts: Iterable[str], demand: Demand) -> str:
-    """The same for signatures of a statement that are in no revision yet."""
+    """As `problem`, for signatures of a statement that are not yet in a revision."""
     return _problem([judgement(data, text, demand) for data in signature_texts])
 
 
@@ -290,14 +289,14 @@ def _problem(checks: Sequence[Signature]) -> str:
 
 
 def require(record: BuildRecord, what: What, yard: Yard | None = None) -> None:
-    """See that a revision, and each that it extends, has the signatures which are demanded for a use.
+    """Require that a revision, and each of its bases, has the signatures demanded for a use.
 
     Args:
-        yard: the user's yard: what the yards above it demand of users' yards holds too.
+        yard: the user's yard, since demands of its parents on users' yards apply too.
 
     Raises:
         ChecksFailed: a signature is missing or not valid.
-        StackyardError: that cannot be known.
+        StackyardError: that cannot be determined.
     """
     for root, ancestor, why in _problems(record.lineage(_readable), what, yard):
         raise ChecksFailed(
@@ -308,7 +307,7 @@ def require(record: BuildRecord, what: What, yard: Yard | None = None) -> None:
 
 
 def refusals(entries: Iterable[Entry], records: Mapping[str, BuildRecord], yard: Yard) -> dict[str, str]:
-    """Why revisions may not be loaded, by module: what their modulefiles say in place of loading them."""
+    """Why revisions may not be loaded, by module, for the messages of their modulefiles."""
     reasons, below = {}, cache(_readable)  # most extensions of a yard have one base
     for entry in entries:
         if entry.module in records and entry.state != "removed":
@@ -320,7 +319,7 @@ def refusals(entries: Iterable[Entry], records: Mapping[str, BuildRecord], yard:
 
 
 def misplaced(record: BuildRecord) -> str:
-    """A sentence where a record is not the one of the directory that it names, whose signatures say nothing of it."""
+    """A sentence if a record belongs to another directory than its own, so that its signatures prove nothing."""
     paths = RevisionPaths.of(record.path)
     return "" if revisions.readable(paths) == record else f"its record is not the one in {paths.root}"
 
@@ -345,7 +344,7 @@ def _problems(chain: Iterable[BuildRecord], what: What, yard: Yard | None) -> It
 
 
 def _above(root: Path, yard: Yard | None) -> list[Path]:
-    """The yards above that of a revision, as its user sees them."""
+    """The parents of a revision's yard, as seen by its user."""
     line = [os.path.realpath(ancestor.root) for ancestor in yard.lineage()] if yard else []
     real = os.path.realpath(root)
     return [Path(place) for place in line[line.index(real) + 1 :]] if real in line else []

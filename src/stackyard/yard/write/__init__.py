@@ -1,1 +1,1 @@
-"""Changing a yard so that a kill at any point leaves no partial state."""
+"""Crash-safe changes of a yard."""

@@ -1,4 +1,4 @@
-"""The one writer: temporary file, fsync, `os.replace`; readers never see a partial file. And a fault hook."""
+"""Atomic writing: temporary file, fsync, `os.replace`; readers never see a partial file. And a fault hook."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def fault_point(name: str) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """Where this process makes what is then renamed to `path`: beside it, under a name that no other process has.
+    """The temporary path from which this process renames to `path`: beside it, unique to the process.
 
-    Always the same for the same path; what a killed process left there is found by its name (`yard.write.temporaries`).
+    Always the same for the same path; leftovers of killed processes are recognised by name (`yard.write.temporaries`).
     """
     return path.with_name(f".{path.name}.{own_mark()}")
 
@@ -70,9 +70,9 @@ def write_bytes(
 
     Args:
         mode: None follows the umask.
-        synced: wait until it is on the disk; not for a file that is of no use after a crash of the machine.
+        synced: flush it to disk; unnecessary for a file that is useless after a crash of the machine.
         top: a trusted directory above: no link below it is followed. None: every link on the way is.
-        owner: account and group that get the file; None: this one.
+        owner: account and group for the file; None: this process's.
     """
     waiting = _waiting.get()
     with _beside(path, top) as (directory, name):
@@ -92,7 +92,7 @@ def write_bytes(
 
 @contextmanager
 def _beside(path: Path, top: Path | None) -> Iterator[tuple[int, str]]:
-    """The open directory of a path, which is created, and a new name in it; what has that name at the end is removed.
+    """The open directory of a path, created if needed, and a temporary name in it, removed at the end.
 
     An error has the path.
     """
@@ -108,10 +108,10 @@ def _beside(path: Path, top: Path | None) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """What is written within is on the disk at the end, all at once: a disk takes many files in the time of a few.
+    """Flush all files written within a ``with`` block to disk at its end, which is faster than one by one.
 
-    For files that are of no use before something is written after it: a marker, or a link that flips. Where it fails
-    they are waited for too: what others can use, such as an entry of a cache, may be among them.
+    For files that are useless until a later write, such as a marker or a switched link. After an exception they are
+    flushed too, since others may use some of them, such as cache entries.
     """
     paths: list[Path] = []
     outer = _waiting.set(paths)
@@ -127,7 +127,7 @@ def together() -> Iterator[None]:
 
 
 def rename_directory(source: Path, place: Path) -> None:
-    """Rename a directory to a place that is free or empty; within `together`, its files are waited for there.
+    """Rename a directory to a free or empty place; within `together`, files already at the place are flushed too.
 
     Raises:
         OSError: as `os.rename`.
@@ -147,7 +147,7 @@ def _sync(paths: list[Path]) -> None:
 
 
 def _sync_file(path: Path) -> None:
-    """Wait until a file is on the disk; one that was removed since needs nothing."""
+    """Flush a file to disk; a removed one is skipped."""
     gone = suppress(FileNotFoundError, NotADirectoryError)
     with gone, at.closing(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as handle:
         os.fsync(handle)
@@ -165,20 +165,20 @@ def write_json(
     """Write a JSON file: indented by two spaces, sorted keys, newline at the end.
 
     Args:
-        checked: with a checksum of itself, which `formats.load` compares.
+        checked: include a checksum, which `formats.load` verifies.
         mode, synced, top: as for `write_bytes`.
     """
     write_text(path, json_text(value, checked=checked), mode=mode, synced=synced, top=top)
 
 
 def json_text(value: Any, *, checked: bool = False) -> str:
-    """The text that `write_json` writes."""
+    """The text for `write_json`."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     return checksum.add(text) if checked else text
 
 
 def replace_symlink(link: Path, target: str, *, top: Path | None = None) -> None:
-    """Point `link` at `target` in one step, also where it exists. `top` is as for `write_bytes`."""
+    """Point `link` at `target` atomically, even if it exists. `top` is as for `write_bytes`."""
     with _beside(link, top) as (directory, name):
         os.symlink(target, name, dir_fd=directory)
         fault_point("flip")

@@ -1,4 +1,4 @@
-"""Claiming a name: how processes on any host agree which of them has it, without locks, hard links or clocks."""
+"""Claims a name: processes on any hosts agree on one owner, without locks, hard links or clocks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def claim(draft: Path, name: Path) -> bool:
-    """Give a prepared directory its final name, with all that is in it; False where the name was taken.
+    """Rename a prepared directory to its final name, with its contents; False if the name was taken.
 
-    A directory with content is never replaced by rename(2), and the server of a network file system decides who was
+    rename(2) never replaces a directory with content, and the server of a network file system decides which process was
     first. So a name is claimed once, and every process sees it complete.
 
     Args:

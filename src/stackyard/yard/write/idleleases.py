@@ -1,8 +1,8 @@
-"""Removing the directories of leases that were not held for long, so that they do not grow with every name.
+"""Removes the directories of long-unused leases, so that they do not accumulate.
 
-The numbers of a lease only grow while its directory exists (`stackyard.yard.write.lease`). So who removes it first
-takes the lease as any other holder, and then gives the whole directory another name, in one step: who had looked into
-it before finds neither what it prepared there nor the claim that it would follow, and begins again in a new directory.
+The numbers of a lease only grow while its directory exists (`stackyard.yard.write.lease`). So the removing process
+first takes the lease like any other holder, and then renames the whole directory in one step: a process that has read
+it before finds neither its prepared claim nor the preceding one, and starts again in a new directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DAYS = 30
 
 
 def idle(yard: Yard) -> list[Path]:
-    """The directories of leases that are free or whose holder is gone, and have been so for `DAYS`."""
+    """The directories of leases that have been free, or without a living holder, for `DAYS`."""
     return [
         directory
         for directory in _directories(yard)
@@ -62,7 +62,7 @@ def remove(directory: Path) -> bool:
 
 
 def sweep(yard: Yard) -> None:
-    """Remove what a process that was killed in `remove` left a day ago."""
+    """Remove directories that a killed `remove` left a day ago."""
     for directory in _directories(yard):
         if directory.name.startswith(".") and _age_s(directory) > clock.DAY_S:
             with suppress(OSError):
@@ -79,7 +79,7 @@ def _is_idle(last: lease.Claim) -> bool:
 
 
 def _age_s(*paths: Path) -> float:
-    """Seconds since one of these changed; none where nothing is known of it."""
+    """Seconds since the latest change of these paths; 0 if unknown."""
     ages = []
     for path in paths:
         with suppress(OSError):

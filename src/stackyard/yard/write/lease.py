@@ -1,9 +1,9 @@
-"""Leases: who is writing what in a yard, across hosts, without file locks, hard links or comparing clocks.
+"""Leases on parts of a yard, across hosts, without file locks, hard links or comparing clocks.
 
 A lease is a directory of numbered claims, ``<yard>/leases/<name>/<n>/{owner.json,beat}``. The claim with the highest
-number counts: it is held while it has an ``owner.json``, free without. To take a lease is to claim the next number
-(`claim.claim`), which only one process can do. The number fences: a holder that was taken over no longer has the
-highest one, and `Lease.check` tells it so before anything is made visible.
+number counts: it is held while it has an ``owner.json``, free without. Taking a lease means claiming the next number
+(`claim.claim`), which only one process can do. The number is a fencing token: a holder that was taken over no longer
+has the highest one, and `Lease.check` detects that before anything is made visible.
 
 A holder counts as dead if it ran in the same boot and PID namespace and no longer exists; or if its heartbeat, a number
 in ``beat``, did not change while another process watched it for `Pace.stale_s` seconds of its own monotonic clock.
@@ -32,14 +32,14 @@ from stackyard.yard.write.claim import claim
 
 @dataclass(frozen=True)
 class Pace:
-    """How often a holder writes its heartbeat, and after how long a silence it is taken over; both in seconds."""
+    """The interval of a holder's heartbeats, and the silence after which it is taken over; both in seconds."""
 
     beat_s: float = 10.0
     stale_s: float = 120.0
 
     @property
     def poll_s(self) -> float:
-        """How often a process that waits looks."""
+        """The polling interval of a waiting process."""
         return min(self.beat_s / 10, 1.0)
 
 
@@ -48,7 +48,7 @@ PACE = Pace()
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of a lease. `owner` is None where it is free, or where its file cannot be read (`damage` says why)."""
+    """One claim of a lease. `owner` is None if it is free, or its file cannot be read (`damage` has the reason)."""
 
     directory: Path
     owner: Identity | None = None
@@ -61,7 +61,7 @@ class Claim:
 
     @property
     def is_free(self) -> bool:
-        """Whether its holder gave it back."""
+        """Whether its holder released it."""
         return self.owner is None and not self.damage
 
     @property
@@ -89,7 +89,7 @@ class Lease:
         """Return if this process still holds it. Called before anything becomes visible to others.
 
         Raises:
-            StackyardError: another process took it over, because this one was not heard from; or that is not known.
+            StackyardError: another process took it over after missing heartbeats; or that cannot be determined.
         """
         now, hint = latest(self.directory), "nothing was published by this command; run it again"
         if now.number == self.number and now.owner == self._owner:
@@ -103,7 +103,7 @@ class Lease:
         )
 
     def beat(self) -> None:
-        """Write the next heartbeat, in place: a claim that was removed is not made again."""
+        """Write the next heartbeat in place; a removed claim is not created again."""
         self._beats += 1
         with suppress(OSError), at.directory(_top(self.directory), self._claim) as claim:
             flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -111,15 +111,15 @@ class Lease:
                 os.pwrite(handle, f"{self._beats:020d}\n".encode(), 0)
 
     def release(self) -> None:
-        """Give it back. Removing a file works on a full disk too; the claim stays, so that numbers only grow.
+        """Release it. Removing a file works on a full disk too; the claim stays, so that numbers only grow.
 
-        Where the file system does not answer it stays held, until others find that this process ended.
+        If the file system does not answer, it stays held until others find that this process has ended.
         """
         with suppress(OSError):
             within.unlink(_top(self.directory), self._claim / "owner.json")
 
     def withdraw(self) -> None:
-        """Remove the claim: its number had been used before."""
+        """Remove the claim, if its number had been used before."""
         _remove(self.directory, self._claim)
 
     def forget_earlier(self) -> None:
@@ -147,11 +147,11 @@ def lease(
 
     Args:
         directory: its directory (`Yard.lease`).
-        name: what it is called in messages: "the stack pytorch".
+        name: its name in messages: "the stack pytorch".
         wait_s: seconds to wait for another holder.
-        on_wait: called at once with a sentence about the holder that is waited for, and again for every later one.
-        pace: how often a heartbeat is written and how long a silence may last; `PACE` by default.
-        stop: once it is set, nothing is waited for any more.
+        on_wait: is called at once with a sentence about the present holder, and again for each later one.
+        pace: the heartbeat interval and the permitted silence; `PACE` by default.
+        stop: once it is set, waiting ends.
 
     Raises:
         StackyardError: another process held it for `wait_s` or until `stop`, or the file system failed.
@@ -201,10 +201,10 @@ def _acquire(
 
 
 class _Watch:
-    """How long a holder has been silent, by this process's own clock.
+    """Measures a holder's silence by this process's own clock.
 
-    Only time between two looks counts, at most twice the usual: while this process was stopped, or the file system did
-    not answer, nothing was observed.
+    Only the time between two checks counts, up to twice the usual interval: nothing was observed while this process was
+    stopped or the file system did not answer.
     """
 
     def __init__(self, poll_s: float) -> None:
@@ -228,8 +228,8 @@ def take(directory: Path, name: str, after: Claim, about: Mapping[str, Any] | No
     """Claim the number after a claim that is over; None if another process was first.
 
     Args:
-        after: the `latest` one. It is looked at again once the new claim is prepared beside it: what is prepared goes
-            with the whole directory where that is removed (`idleleases`), and the numbers begin anew.
+        after: the `latest` one. It is checked again once the new claim is prepared beside it: if the directory was
+            removed meanwhile (`idleleases`), the prepared claim is lost too, and numbers restart.
         about: more values for ``owner.json``.
 
     Raises:
@@ -260,7 +260,7 @@ def take(directory: Path, name: str, after: Claim, about: Mapping[str, Any] | No
 
 
 def _top(directory: Path) -> Path:
-    """The directory below which no link is followed to a lease: the yard, or for that of a build, its stack's."""
+    """The directory below which no link is followed to a lease: the yard; for a build's lease, its stack's."""
     return directory.parents[1]
 
 
@@ -275,7 +275,7 @@ def _remove(directory: Path, claim: Path) -> None:
 
 
 def is_occupied(directory: Path) -> bool:
-    """Whether another process that holds this lease may still be writing, however long it was silent."""
+    """Whether another holder of this lease may still be writing, however long it has been silent."""
     return not _is_over(latest(directory))
 
 
@@ -286,20 +286,19 @@ def _is_over(last: Claim) -> bool:
 def occupy(directory: Path, name: str, about: Mapping[str, Any] | None = None) -> Lease | None:
     """Take a lease without waiting, unless it `is_occupied`: for a directory in which nothing can stop a late writer.
 
-    A build that was given up for dead on another host may go on at any time. So its directory is left to it for ever,
-    and others use another one.
+    A build on another host that seems dead may continue at any time. So its directory is never reused.
     """
     last = latest(directory)
     return take(directory, name, last, about) if _is_over(last) else None
 
 
 def claims(directory: Path) -> list[Claim]:
-    """All claims of a lease that are still there, the highest last."""
+    """All existing claims of a lease, the highest last."""
     return [_read(directory / str(number)) for number in sorted(_numbers(directory))]
 
 
 def latest(directory: Path) -> Claim:
-    """The claim that counts; number 0 and free where there is none."""
+    """The highest claim; number 0 and free without claims."""
     return _read(directory / str(max(_numbers(directory), default=0)))
 
 
@@ -328,7 +327,7 @@ def _owner_of(directory: Path) -> str:
 
 
 def others(directory: Path, mine: Lease | None = None) -> list[Claim]:
-    """Holders of a lease besides `mine` that may still be at work: also those that were taken over unheard."""
+    """Holders of a lease besides `mine` that may still be active, including those taken over while silent."""
     return [
         other
         for other in claims(directory)
@@ -339,11 +338,11 @@ def others(directory: Path, mine: Lease | None = None) -> list[Claim]:
 
 
 def is_abandoned(file: Path, sign: Path) -> bool:
-    """Whether the process that a file names is dead; one that cannot be looked up counts as dead after a day.
+    """Whether the process named in a file is dead; one that cannot be looked up counts as dead after a day.
 
     Args:
         file: an identity as JSON.
-        sign: what the process changed last. A day is much more than any two clocks differ.
+        sign: the file that the process changed last. A day exceeds any difference between clocks.
     """
     owner = _owner(file)
     if owner and owner.fate != "unknown":

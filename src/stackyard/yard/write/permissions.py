@@ -1,7 +1,7 @@
-"""Who may read and write what is in a yard: one policy per yard, and the modes and groups that follow from it.
+"""Permissions of a yard's files: one policy per yard, with the modes and groups that follow from it.
 
-`stackyard.inputs.sites.siteyard.policy` says which policy a yard has. While it is `applied`, everything that this
-process and its children create follows it; `settle` gives it to what other programs created with modes of their own.
+`stackyard.inputs.sites.siteyard.policy` returns a yard's policy. While it is `applied`, all files that this process and
+its children create follow it; `settle` applies it to files that other programs created with their own modes.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _before = 0
 
 @dataclass(frozen=True)
 class Policy:
-    """The umask of everything in a yard, and its group; an empty one: that of the directory or of who writes."""
+    """The umask of all files in a yard, and their group; empty: that of the directory or of the writing account."""
 
     umask: int
     group: str = ""
 
 
 def of_directory(root: Path, site_group: str = "") -> Policy:
-    """The policy of a yard that no site governs: this process's umask, and no more than its own directory allows.
+    """The policy of a yard without a site: this process's umask, restricted by the directory's own mode.
 
-    Its owner widens it as any directory: ``chmod o+rx``, or ``chmod g+ws`` for a yard that a group writes to. What
-    that group may do is then the directory's to say, whatever the umasks of its members are.
+    Its owner can widen it like any directory: ``chmod o+rx``, or ``chmod g+ws`` for a yard that a group writes to. The
+    directory's mode then defines the group's rights, independent of its members' umasks.
 
     Args:
         site_group: the group of the site's yard; a directory that has it did not get it from its owner.
@@ -55,7 +55,7 @@ def of_directory(root: Path, site_group: str = "") -> Policy:
 
 
 def own_umask() -> int:
-    """The umask that this process was started with, whatever is applied now."""
+    """The umask with which this process was started, not the applied one."""
     with _lock:
         if _active:
             return _before
@@ -63,17 +63,17 @@ def own_umask() -> int:
 
 
 def file_mode() -> int:
-    """The mode of a new file under the umask in force, for files that were created as temporary ones (0600)."""
+    """The mode of a new file under the present umask, for files created as temporary ones (0600)."""
     return 0o666 & ~_umask()
 
 
 def program_mode() -> int:
-    """The mode of a new file that everybody who may read it may run."""
+    """The mode of a new program, executable for all accounts that may read it."""
     return file_mode() | (file_mode() & 0o444) >> 2
 
 
 def _umask() -> int:
-    """The umask in force; read without setting it, where the kernel shows it, since other threads create files."""
+    """The present umask, read from the kernel if possible, because setting it would affect other threads."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         return int(next(line.split()[1] for line in lines if line.startswith("Umask:")), 8)
@@ -85,7 +85,7 @@ def _umask() -> int:
 
 @contextmanager
 def applied(policy: Policy, *directories: Path) -> Iterator[None]:
-    """Write with a yard's umask; `directories` (created if missing) get its group, and so does what is created in them.
+    """Apply a yard's umask; `directories` (created if missing) get its group, inherited by new files in them.
 
     The umask is that of the whole process, so builds that run at the same time must be of one yard.
 
@@ -136,14 +136,14 @@ def _who_gives(directory: Path, status: os.stat_result, group: str) -> str:
 
 @dataclass(frozen=True)
 class _Modes:
-    """What is set in a tree: the policy's umask, the number of its group or None, and for which files."""
+    """The settings for a tree: the policy's umask, the group id or None, and which files to change."""
 
     umask: int
     group: int | None
     linked: bool
 
     def wanted(self, status: os.stat_result) -> int | None:
-        """The mode to set, with the group; None where nothing has to change, or is not ours to change."""
+        """The mode to set, with the group; None if no change is needed, or the file is not ours."""
         directory = stat.S_ISDIR(status.st_mode)
         if stat.S_ISLNK(status.st_mode) or os.geteuid() not in (0, status.st_uid):
             return None
@@ -157,16 +157,16 @@ class _Modes:
 
 
 def settle(tree: Path, policy: Policy, *, linked: bool = True, top: Path | None = None) -> None:
-    """Give everything in a tree the policy's modes and group: who may read a directory may read what is in it.
+    """Apply the policy's modes and group to a tree: accounts that may read a directory may read its files.
 
     Packages come with the modes of the machine that they were made on, and programs create files as 0600 first. The
-    owner's own bits stay; what belongs to another account, or is removed meanwhile, stays as it is. Symbolic links are
-    not followed, also one that another account puts in place of a file. The tree itself comes last: its mode tells that
-    nothing is left to do.
+    owner's bits are kept; files that belong to another account, or are removed meanwhile, are skipped. Symbolic links
+    are not followed, also one that another account puts in place of a file. The tree itself comes last: its mode tells
+    that nothing is left to do.
 
     Args:
-        linked: also files that have other names (hard links), which get the same modes. Only the owner of the files
-            does that: the other names may be in a yard with another policy.
+        linked: include files with several hard links, which share their mode. Only the owner of the files does that:
+            the other names may be in a yard with another policy.
         top: a trusted directory above: no link below it is followed. None: the one that holds the tree.
 
     Raises:
@@ -189,15 +189,13 @@ def _settle_within(top: int, modes: _Modes) -> None:
 
 
 def _unless_closed(error: OSError) -> None:
-    """Go on without a directory that another process removed or exchanged, that belongs to an account that keeps us
-    out, or on which a file system is mounted.
-    """
+    """Ignore the error for a directory that was removed or exchanged, is another account's, or a mount point."""
     if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EXDEV):
         raise error
 
 
 def _settle_one(name: str, modes: _Modes, directory: int) -> None:
-    """Settle what has this name in an open directory; it is opened only where something has to change."""
+    """Settle an entry of an open directory; it is opened only if a change is needed."""
     try:
         if modes.wanted(os.stat(name, dir_fd=directory, follow_symlinks=False)) is None:
             return
@@ -209,7 +207,7 @@ def _settle_one(name: str, modes: _Modes, directory: int) -> None:
 
 
 def _settle_open(handle: int, modes: _Modes) -> None:
-    """Settle what is open, whatever has its name by now."""
+    """Settle an open file, independent of its present name."""
     status = os.fstat(handle)
     mode = modes.wanted(status)
     if mode is not None:
@@ -217,7 +215,7 @@ def _settle_open(handle: int, modes: _Modes) -> None:
 
 
 def narrow(root: Path, policy: Policy) -> None:
-    """Settle a whole yard of ours that others may write to although its policy says no: a former version made it so."""
+    """Settle a whole yard of ours with write permissions that its policy forbids, left by a former version."""
     status = root.stat()
     if status.st_mode & policy.umask & 0o022 and status.st_uid == os.geteuid():
         settle(root, policy)

@@ -1,7 +1,7 @@
-"""The reserve of a yard: a little room that is given up where the file system, or a quota, is full.
+"""The reserve of a yard: a little space that is freed when the file system, or a quota, is full.
 
-Removing writes before it frees anything: a lease, a note, a generation. Their names and contents are small files, so
-the reserve is small files too: of some file systems and quotas only the number of files is used up.
+A removal writes before it frees anything: a lease, a note, a generation. These are small files, so the reserve consists
+of small files too: some quotas and file systems limit only the number of files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLENTY = 8
 
 
 def keep(yard: Yard) -> None:
-    """Create the missing part of it. A full disk, or a reserve that another account made, is not an error."""
+    """Create missing files of the reserve. A full disk, or another account's reserve, is not an error."""
     with suppress(OSError):
         there = set(disk.entries(yard.reserve))
         missing = [path for path in map(yard.reserved, range(FILES)) if path not in there]
@@ -31,7 +31,7 @@ def keep(yard: Yard) -> None:
 
 
 def _write(directory: int, name: str) -> None:
-    """One file, whole or not at all: a quota may be used up where the file system has room."""
+    """Write one file atomically: a quota may be used up even if the file system has space."""
     try:
         with at.open_new(directory, name, 0o666) as stream:
             stream.write(os.urandom(BYTES))  # no file system can store these as less
@@ -49,7 +49,7 @@ def _has_room(yard: Yard) -> bool:
 
 
 def give_up(yard: Yard) -> bool:
-    """Remove it; whether that freed anything. The next deploy makes it again."""
+    """Remove the reserve; whether that freed anything. The next deploy creates it again."""
     freed = False
     with suppress(OSError):
         for path in disk.entries(yard.reserve):

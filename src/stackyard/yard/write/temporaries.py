@@ -1,7 +1,8 @@
-"""What a process was killed before renaming: `yard.write.atomic` makes each file beside its place, under a hidden name.
+"""Temporary files of killed processes: `yard.write.atomic` creates each beside its target, under a hidden name.
 
-The name tells whose it is. It goes at once where that process is dead for certain, and after a day where that cannot
-be told: it is of another host, or an earlier version made it. A writer that lives nevertheless fails, and nothing more.
+The name identifies the process. The file is removed at once if that process is certainly dead, and after a day if that
+is unknown: the file is from another host or an earlier version. If the writer still runs, its write fails, without
+other damage.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NAME = re.compile(
 
 
 def found(yard: Yard) -> list[Path]:
-    """What can go, sorted. Directories that cannot be listed are left out."""
+    """The removable files, sorted. Unreadable directories are skipped."""
     root = Path(os.path.realpath(yard.root))
     own = (
         directory
@@ -38,12 +39,12 @@ def found(yard: Yard) -> list[Path]:
 
 
 def is_one(name: str) -> bool:
-    """Whether a name is that of a file that is being written, or was."""
+    """Whether a name is that of a temporary file."""
     return _NAME.fullmatch(name) is not None
 
 
 def remove(yard: Yard, path: Path) -> bool:
-    """Remove one, if it still can go.
+    """Remove one, if it is still removable.
 
     Raises:
         OSError: it belongs to another account, which keeps it.
@@ -60,7 +61,7 @@ def remove(yard: Yard, path: Path) -> bool:
 
 
 def _directories(yard: Yard) -> Iterator[Path]:
-    """The directories in which files are written one by one; those of caches have a cleaning of their own."""
+    """The directories in which files are written one by one; caches have their own cleaning."""
     yield yard.root
     flat = (yard.generations, yard.trash, yard.extensions, yard.bases, yard.shares, yard.locks, yard.notes)
     for top in (*flat, yard.uses, yard.children, yard.usage):
@@ -74,7 +75,7 @@ def _inner(top: Path) -> list[Path]:
 
 
 def _is_in_place(directory: Path, real: Path) -> bool:
-    """Whether it is a directory, to which no link of the yard leads: caches and locks may be elsewhere."""
+    """Whether it is a directory reached without links of the yard: caches and locks may be elsewhere."""
     return directory.is_dir() and os.path.realpath(directory) == str(real)
 
 
@@ -95,5 +96,5 @@ def _can_go(name: str, status: os.stat_result) -> bool:
 
 
 def _is_tree(status: os.stat_result) -> bool:
-    """Whether it is a directory of this account, as checks' scripts are made; never what others put into a drop."""
+    """Whether it is a directory of this account, as created for check scripts; never another account's in a drop."""
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()

@@ -1,13 +1,13 @@
-"""The trash: what was removed, until its grace time is over. A removal is one rename, which another one undoes.
+"""The trash: removed items, until their grace time is over. A removal is one rename, which another rename undoes.
 
-    <yard>/trash/<id>/what.json   written first: what it is, where it was, by whom, when
+    <yard>/trash/<id>/what.json written first: kind, former path, account, time
     <yard>/trash/<id>/content     the files, as they were
     <yard>/trash/<id>/doomed      the same, once their deletion has begun
-    <yard>/trash/<id>/again       it is deployed again: its verification says in which state it is published
-    <yard>/trash/<id>/settled     the removal is final: nothing that began in the same second uses the files
+    <yard>/trash/<id>/again it is deployed again: its verification determines its new state
+    <yard>/trash/<id>/settled the removal is final: no process that started in the same second uses the files
 
-An entry without content is one whose process was killed before its rename, or after it was brought back: the files are
-in their place (`interrupted`). They stay on the file system of the yard, so that a rename always does.
+An entry without content was killed before its rename, or after its restoration: the files are in their place
+(`interrupted`). The trash is on the yard's file system, so that a rename always works.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ WHAT, CONTENT, DOOMED, SETTLED, AGAIN = "what.json", "content", "doomed", "settl
 
 @dataclass(frozen=True)
 class TrashNote:
-    """What was removed.
+    """The description of a removed item.
 
     Attributes:
-        path: where it was, relative to the yard.
+        path: its former path, relative to the yard.
         module: the full name of a revision, or empty.
         state, pinned: the state that the revision had, and whether it was set as the default.
-        batch: the same for all that one command removed.
-        bytes, inodes: its size when it was removed, of what it shares with nothing else.
-        reason: why, in a few words.
+        batch: the identifier shared by all items of one command.
+        bytes, inodes: its unshared size when it was removed.
+        reason: a short reason.
     """
 
     sort: Sort
@@ -88,7 +88,7 @@ KIND = formats.Kind(
 
 @dataclass(frozen=True)
 class Item:
-    """One thing in the trash."""
+    """One item in the trash."""
 
     yard: Yard
     directory: Path
@@ -101,35 +101,35 @@ class Item:
 
     @property
     def doomed(self) -> Path:
-        """The same while they are deleted: they are not complete any more."""
+        """The path of its files while they are being deleted and hence incomplete."""
         return self.directory / DOOMED
 
     @property
     def origin(self) -> Path:
-        """Where they were."""
+        """The former path of the files."""
         return self.yard.inner(self.what.path)
 
     @property
     def is_settled(self) -> bool:
-        """Whether its removal is over."""
+        """Whether its removal is final."""
         return disk.is_there(self.directory / SETTLED)
 
     @property
     def is_deployed_again(self) -> bool:
-        """Whether a deploy began to bring it back: the state that it had holds no more."""
+        """Whether a deploy began to restore it, so that its former state no longer applies."""
         return disk.is_there(self.directory / AGAIN)
 
     def due(self, grace_days: float) -> datetime:
-        """When it may be deleted."""
+        """The time from which it may be deleted."""
         return datetime.fromisoformat(self.what.when) + timedelta(days=grace_days)
 
     def is_due(self, grace_days: float) -> bool:
-        """Whether its grace time is over. A clock that is behind keeps it for longer."""
+        """Whether its grace time is over. A slow clock only keeps it longer."""
         return clock.now() >= self.due(grace_days)
 
 
 def _checked(what: TrashNote) -> TrashNote:
-    """Refuse a path that leads out of the yard, or to another place than its sort has."""
+    """Reject a path that leads out of the yard, or does not fit its sort."""
     place = PLACES[what.sort]
     try:
         parts = at.parts(what.path)
@@ -145,20 +145,20 @@ assert set(PLACES) == set(get_args(Sort))
 
 
 def items(yard: Yard) -> list[Item]:
-    """What is in the trash, the oldest first; without what has no files (a process was killed) or cannot be read."""
+    """The items in the trash, oldest first; without those that have no files or cannot be read."""
     candidates = (_item(yard, directory) for directory in _directories(yard))
     return [item for item in candidates if item and _has_files(item.directory)]
 
 
 def interrupted(yard: Yard) -> list[Item]:
-    """What a killed process had noted and not moved, or moved back: it is where it was."""
+    """Items that a killed process had noted but not moved, or moved back: their files are in place."""
     candidates = (_item(yard, directory) for directory in _directories(yard))
     there = (item for item in candidates if item and not _has_files(item.directory))
     return [item for item in there if os.path.lexists(item.origin)]
 
 
 def unreadable(yard: Yard) -> list[Path]:
-    """Entries whose ``what.json`` cannot be read although they have files: they are left to you."""
+    """Entries with files but an unreadable ``what.json``: the user must handle them."""
     return [directory for directory in _directories(yard) if _item(yard, directory) is None and _has_files(directory)]
 
 
@@ -180,7 +180,7 @@ def _item(yard: Yard, directory: Path) -> Item | None:
 
 
 def removed(yard: Yard) -> dict[str, RevisionPaths]:
-    """Where the files of removed revisions are, by the `place` that they had. The last one counts."""
+    """The present paths of removed revisions, by their former `place`. The last one counts."""
     there = (item for item in items(yard) if item.what.sort == "revision" and os.path.lexists(item.content))
     return {place_of(item.origin): RevisionPaths(item.content) for item in there}
 
@@ -193,7 +193,7 @@ def require_own(yard: Yard, path: Path) -> None:
 
 @contextmanager
 def _shown(what: str, path: Path, hint: str = "") -> Iterator[None]:
-    """An error of the file system as one of a removal: what cannot be done, with which path."""
+    """Within a ``with`` block, turn file system errors into removal errors with operation and path."""
     try:
         yield
     except OSError as error:
@@ -215,10 +215,10 @@ def _linked(what: str, path: Path, link: Path) -> StackyardError:
 
 
 def begin(yard: Yard, path: Path, what: TrashNote) -> Item:
-    """Note that something is about to be moved to the trash; `move` does it.
+    """Note that an item is about to be moved to the trash; `move` does it.
 
     Raises:
-        StackyardError: it is behind a link, or the note cannot be written.
+        StackyardError: the path is behind a link, or the note cannot be written.
     """
     require_own(yard, path)
     item = Item(yard, yard.thrown(f"{_stamp(yard, what)}-{os.urandom(6).hex()}"), what)
@@ -236,9 +236,7 @@ def begin(yard: Yard, path: Path, what: TrashNote) -> Item:
 
 
 def _stamp(yard: Yard, what: TrashNote) -> str:
-    """With what the name of a new thing in the trash begins: its time, and in any case after what was put there before
-    by another command. Of two hosts one may have a clock that is behind.
-    """
+    """The beginning of a new item's name: its time, and in any case later than earlier commands' items."""
     time = datetime.fromisoformat(what.when)
     last = max((name for name in disk.names(yard.trash) if _NAME.match(name)), default="")
     if last and f"{time:{_TIME}}" <= last[:15]:
@@ -249,7 +247,7 @@ def _stamp(yard: Yard, what: TrashNote) -> str:
 
 
 def move(item: Item) -> None:
-    """Move what was noted to the trash, with one rename.
+    """Move a noted item to the trash, with one rename.
 
     Raises:
         StackyardError: it is behind a link or on another file system, or belongs to an account that keeps you out.
@@ -264,7 +262,7 @@ def move(item: Item) -> None:
 
 
 def put(yard: Yard, path: Path, what: TrashNote) -> Item:
-    """`begin` and `move`; nothing is left of it where that fails."""
+    """`begin` and `move`; on failure no note is left."""
     item = begin(yard, path, what)
     try:
         move(item)
@@ -275,22 +273,22 @@ def put(yard: Yard, path: Path, what: TrashNote) -> Item:
 
 
 def forget(item: Item) -> None:
-    """Remove the note on something whose files are not in the trash."""
+    """Remove the note of an item whose files are not in the trash."""
     with suppress(OSError):
         disk.delete_tree(item.directory, item.yard.root)
 
 
 def _allow_move(directory: int, name: str) -> None:
-    """rename(2) writes into a directory that gets another parent: its owner needs the right to, and root does not."""
+    """Make a directory writable for its owner: rename(2) to another parent writes into it; root needs no permission."""
     status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & stat.S_IWUSR:
         at.set_mode(directory, name, lambda status: status.st_mode | stat.S_IWUSR, kinds=(stat.S_IFDIR,))
 
 
 def settle(item: Item) -> None:
-    """Note that nothing uses it, so that who looks for its files need not wait for them to come back.
+    """Note that the item is unused, so that processes need not wait for its return.
 
-    On a full file system they do wait, for some seconds: the files are removed all the same.
+    On a full file system they wait for some seconds, although the files are removed.
     """
     try:
         with at.directory(item.yard.root, item.directory) as entry:
@@ -306,13 +304,13 @@ def _mark(entry: int, name: str) -> None:
 
 
 def bring_back(item: Item, *, again: bool = False) -> None:
-    """Move the files back to where they were. The note stays until `forget`: it has the state of a revision.
+    """Move the files back to their former path. The note, with the revision's state, stays until `forget`.
 
     Args:
-        again: for a deploy, which verifies it before it is published.
+        again: whether this is for a deploy, which verifies it before publication.
 
     Raises:
-        StackyardError: something else is there now, or its deletion has begun.
+        StackyardError: the path is in use, or its deletion has begun.
     """
     if not os.path.lexists(item.content):
         raise StackyardError(f"cannot bring back {item.origin}: its files are being deleted")
@@ -332,7 +330,7 @@ def bring_back(item: Item, *, again: bool = False) -> None:
 
 
 def _is_in(directory: int, name: str) -> bool:
-    """Whether anything has this name in an open directory, a link too."""
+    """Whether an open directory has an entry of this name, including links."""
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -341,7 +339,7 @@ def _is_in(directory: int, name: str) -> bool:
 
 
 def delete(item: Item) -> None:
-    """Delete it for good. Links in it are removed, and never followed.
+    """Delete the item permanently. Links in it are removed, and never followed.
 
     Raises:
         StackyardError: it, or a part of it, belongs to another account.
@@ -369,14 +367,14 @@ def _is_anothers(entry: int, name: str) -> bool:
 
 
 def _require_own_content(item: Item, entry: int) -> None:
-    """Raise StackyardError where a directory is another account's, and root is not there to have it emptied."""
+    """Raise StackyardError if a directory belongs to another account and root is not available to empty it."""
     if _is_anothers(entry, CONTENT) and not supervised.is_active():
         owner = account_name(os.stat(CONTENT, dir_fd=entry, follow_symlinks=False).st_uid)
         raise StackyardError(f"cannot delete {item.content}: it belongs to {owner}", hint=_OWNERS)
 
 
 def _empty(item: Item, entry: int) -> None:
-    """Delete the files of a thing in the trash: those of another account by a process of that account."""
+    """Delete the files of an item; those of another account by a process of that account."""
     if not _is_anothers(entry, DOOMED):
         at.remove_tree(entry, DOOMED)
         return
@@ -390,7 +388,7 @@ _OWNERS = "run `stackyard gc` as the account that owns the files, or as root"
 
 
 def sweep(yard: Yard) -> None:
-    """Remove entries without files that have been so for a day: what a killed process had begun to note."""
+    """Remove entries without files that are older than a day, left by killed processes."""
     for directory in _directories(yard):
         with suppress(OSError):
             if not _has_files(directory) and clock.age_s(directory.stat().st_mtime) > clock.DAY_S:
@@ -402,5 +400,5 @@ def _has_files(directory: Path) -> bool:
 
 
 def note_of(sort: Sort, yard: Yard, path: Path, batch: str, **more: Any) -> TrashNote:
-    """The note on something that is about to be removed, by this account, now."""
+    """The description of an item that this account is about to remove."""
     return TrashNote(sort, path.relative_to(yard.root).as_posix(), now(), whoami(), batch, **more)

@@ -1,7 +1,7 @@
-"""Changes to what is below a trusted directory, mostly a yard's root: no link below it is followed (`host.files.at`).
+"""Changes below a trusted directory, mostly a yard's root: no link below it is followed (`host.files.at`).
 
-Where another account may write, each of these does what `os` and `pathlib` do by path, but for what it finds exchanged:
-that raises an OSError, and nothing outside is touched. Errors have the whole path.
+They work like `os` and `pathlib`, but are safe where another account may write: an exchanged directory raises an
+OSError, and nothing outside is touched. Errors have the whole path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stackyard.host.files import at, copying
 
 @contextmanager
 def named(directory: Path) -> Iterator[None]:
-    """Give the errors of what is done in a directory the whole path of what they name."""
+    """Within a ``with`` block, give errors in a directory the whole path."""
     try:
         yield
     except OSError as error:
@@ -29,7 +29,7 @@ def named(directory: Path) -> Iterator[None]:
 
 
 def make(top: Path, path: Path) -> None:
-    """Create a directory and those above it, below `top`, where they are missing."""
+    """Create a directory and its missing parents, below `top`."""
     with at.directory(top, path, make=True):
         pass
 
@@ -47,7 +47,7 @@ def rmdir(top: Path, path: Path) -> None:
 
 
 def rename(top: Path, old: Path, new: Path) -> None:
-    """Rename; what has the new name is replaced, as os.rename does."""
+    """Rename; an existing entry of the new name is replaced, as by os.rename."""
     with named(old.parent), at.parent(top, old) as (before, name), at.parent(top, new) as (after, become):
         os.rename(name, become, src_dir_fd=before, dst_dir_fd=after)
 
@@ -59,7 +59,7 @@ def symlink(top: Path, path: Path, target: str) -> None:
 
 
 def put(top: Path, source: Path, path: Path, *, link: bool = False, source_top: Path | None = None) -> None:
-    """Copy (or link) a file to a place, in one step: what is there is replaced.
+    """Copy (or link) a file to a path atomically, replacing an existing one.
 
     Args:
         source_top: a trusted directory above the source; None: the one that holds it.
@@ -90,9 +90,9 @@ def set_mode(
 
 
 def by_directory(names: Iterable[str]) -> dict[str, list[str]]:
-    """Paths in a tree by the directory that they are in, so that each is opened once; directories may end with a slash.
+    """Paths in a tree by their directory, so that each is opened once; directories may end with a slash.
 
-    What is inside a directory comes before the directory.
+    The contents of a directory come before the directory itself.
     """
     parts: dict[str, list[str]] = {}
     for path in names:

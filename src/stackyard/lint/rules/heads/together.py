@@ -1,4 +1,4 @@
-"""Options that exclude each other, or need each other: a table for each scheduler, from its manual page.
+"""Mutually exclusive and dependent options: a table for each scheduler, from its manual page.
 
 Slurm's rows were compared with sbatch and srun 22.05: every pair of fifty options, each with a value that is accepted
 alone. LSF: "Conflicting options" of each option of bsub(1) of 10.1. PBS: qsub(1B) and req_quejob.c of OpenPBS; -L, -i
@@ -90,7 +90,7 @@ NEEDING: Mapping[str, Mapping[str, frozenset[str]]] = {
         "tasks-per-core": frozenset({"nodes", "cores"}),
     },
 }
-"""By scheduler, or by launcher, options that are rejected without one of others."""
+"""By scheduler or launcher: for each option that depends on others, those of which one must be given."""
 _SIZES: Mapping[str, frozenset[str]] = {
     "pbs": frozenset({"l.select", "l.nodes", *(f"l.{name}" for name in _IN_CHUNKS)}),
     "flux": frozenset({"nodes", "nslots"}),

@@ -1,7 +1,7 @@
 """Options that take one of a few values: a table for each scheduler, from its manual page.
 
 Slurm: what sbatch of 22.05 takes, as measured. LSF: bsub(1) of 10.1, "Synopsis" of each option. PBS:
-ecl_verify_values.c of OpenPBS and process_opt_* in Torque's qsub_functions.c; what one of the two takes is taken. Flux:
+ecl_verify_values.c of OpenPBS and process_opt_* in Torque's qsub_functions.c; values of either one are accepted. Flux:
 cli/base.py of flux-core. jsrun: its manual page.
 """
 
@@ -100,7 +100,7 @@ def option_value(case: Case) -> Iterator[Hit]:
 
 
 def _wrong(rows: str, name: str, value: str) -> str:
-    """What a value can be, if it is another one; empty where it is not known, or not given."""
+    """The allowed values, if the value is not one of them; empty if unknown or not given."""
     form, pattern = VALUES[rows].get(name, (".*", ""))
     return pattern if value and not is_template(value) and "$" not in value and not re.fullmatch(form, value) else ""
 
