@@ -70,5 +70,5 @@ class _CallableModule(type(sys)):  # type: ignore[misc]
 
 
 def callable_room(name: str) -> None:
-    """Let the package of a room be called: the import system sets it where the Python API has a function."""
+    """Make a room's package callable if the Python API has a function of its name, which the package hides."""
     sys.modules[name].__class__ = _CallableModule

@@ -131,7 +131,7 @@ def lock(
 
 @hints_shown()
 def show(rev: str, *, site: Name | None = None, yard: Name | None = None) -> dict[str, Any]:
-    """Everything that is known about a revision, as ``stackyard show --json``.
+    """The full description of a revision, as ``stackyard show --json``.
 
     Raises:
         InputError: no such revision.
@@ -235,7 +235,7 @@ def _settings(site: Name | None, yard: Name | None) -> Settings:
 
 
 def _workspace(site: Name | None, yard: Name | None) -> Workspace:
-    """The site and the yard that are named, or those of the environment."""
+    """The workspace for the named site and yard, or those of the environment."""
     return _settings(site, yard).workspace()
 
 

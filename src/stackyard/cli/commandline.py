@@ -1,4 +1,4 @@
-"""Reports a command line that click rejects like other errors: what is wrong, and a hint."""
+"""Reports a command line that click rejects in the form of other errors, with a hint."""
 
 from __future__ import annotations
 

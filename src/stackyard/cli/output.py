@@ -33,8 +33,10 @@ def _redacted(text: str) -> str:
 
 @contextmanager
 def only_shown() -> Iterator[None]:
-    """What is shown within decides nothing: where a stream cannot be written (a closed pipe, a full disk), the rest of
-    what is written to it is discarded, and the program goes on."""
+    """Within a ``with`` block, errors of output streams do not end the program.
+
+    After an error (a closed pipe, a full disk) the rest of the stream's output is discarded.
+    """
     try:
         yield
     except OSError as error:

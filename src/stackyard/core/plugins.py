@@ -56,7 +56,7 @@ def directories() -> list[Path]:
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
-    """What distributions offer in a group, by name.
+    """The plug-ins that distributions offer in a group, by name.
 
     Raises:
         StackyardError: two distributions offer the same name, or a file cannot be read.

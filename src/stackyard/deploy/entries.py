@@ -105,7 +105,7 @@ def _status(old: Entry, new: Entry) -> str:
 
 
 def identity(file: str) -> str:
-    """What distinguishes a file from others of the same name: its path in its git work tree, else its absolute path."""
+    """The identity of a file among others of the same name: its path in its git work tree, else its absolute path."""
     path = Path(file).absolute()
     top = next((directory for directory in path.parents if disk.is_there(directory / ".git")), None)
     return str(path.relative_to(top)) if top else str(path)
@@ -133,7 +133,7 @@ def _as_set(entry: Entry, before: Entry | None) -> Entry:
 
 
 def _described(task: Task, site: Site) -> dict[str, Any]:
-    """What a file sets for a revision apart from its build: labels, rank among the variants, place as the newest."""
+    """The properties that a file sets for a revision apart from its build: labels, rank, place as the newest."""
     if task.stack.default == task.variant.name:
         rank = len(task.stack.variants)
     elif site.modules.default == "first":

@@ -32,7 +32,7 @@ Action = Literal["unchanged", "inherited", "publish", "build"]
 
 @dataclass(frozen=True)
 class Task:
-    """One variant and what to do for it.
+    """One variant and the action for it.
 
     `action`: ``unchanged`` (already published), ``inherited`` (a parent yard publishes the same inputs), ``publish``
     (already built; not visible now, or to be verified again: it failed, or its checks changed) or ``build``. `rank` is
@@ -211,7 +211,7 @@ def take_back(task: Task, progress: Progress) -> None:
 
 
 def _action(entry: Entry, record: BuildRecord, checks: Expectations) -> Action:
-    """What to do with a published revision: it is verified again if it failed or its checks have changed."""
+    """The action for a published revision: it is verified again if it failed or its checks have changed."""
     if entry.state == "failed":
         return "publish"
     return "unchanged" if in_force(record).cover(checks) else "publish"

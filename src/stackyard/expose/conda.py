@@ -121,7 +121,7 @@ def conda_operations(record: BuildRecord) -> list[Operation]:
 
 
 def _dialect(record: BuildRecord, alone: bool) -> dict[str, str]:
-    """How to request commands for a shell: ``conda shell.posix CMD`` or ``mamba shell CMD --shell posix``."""
+    """The syntax of requesting a shell's commands: ``conda shell.posix CMD`` or ``mamba shell CMD --shell posix``."""
     ask = _quote(record, "mamba" if alone else "conda")
     words = {"ASK_SH": f"{ask} shell.posix", "TAIL_SH": "", "ASK_FISH": f"{ask} shell.fish", "TAIL_FISH": ""}
     if alone:

@@ -1,4 +1,4 @@
-"""The defaults of an image of any kind, and what it says of the revision in it: the same in SIF and in OCI."""
+"""The defaults and labels of an image of any kind, describing the revision in it: the same for SIF and OCI."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class HostTool(LateModel):
 
 
 class PackageBuild(LateModel):
-    """How one pip package is compiled."""
+    """The settings for compiling one pip package."""
 
     no_binary: bool = Field(True, description="Compile it even if a wheel exists")
     requires: tuple[str, ...] = Field(

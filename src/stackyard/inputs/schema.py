@@ -47,8 +47,10 @@ def _changed(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> 
 
 
 def _loosened(value: dict[str, Any]) -> dict[str, Any]:
-    """Texts may be written as numbers or truth values (``version: 3.10``), and every key may be left empty; without the
-    titles that repeat each key."""
+    """A schema in which texts may be numbers or booleans (``version: 3.10``), and keys may be empty.
+
+    Titles, which only repeat the keys, are removed.
+    """
     if value.get("type") == "string" and not {"enum", "const"} & value.keys():
         value["type"] = ["string", "number", "boolean", "null"]
     return {key: inner for key, inner in value.items() if not (key == "title" and isinstance(inner, str))}

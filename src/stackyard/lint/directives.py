@@ -55,7 +55,7 @@ class Directive:
 
     @property
     def tag(self) -> str:
-        """How a directive of this script begins: Flux reads ``#FLUX:`` and ``# flux:`` alike, the others one form."""
+        """The tag of directives in this script: Flux reads ``#FLUX:`` and ``# flux:`` alike, the others one form."""
         return self.written or TAGS.get(self.kind, "")
 
 

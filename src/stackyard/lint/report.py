@@ -41,7 +41,7 @@ class LintReport:
 
     @property
     def summary(self) -> str:
-        """What the script requests and starts, in one line."""
+        """The script's request and launches, in one line."""
         request = self.script.request
         kind = self.script.scheduler
         parts = [NAMES.get(kind, kind)] if kind else ["no scheduler directives"] if self.judged else []

@@ -1,4 +1,4 @@
-"""How the build runs other programs: in a defined environment, with their output in the log."""
+"""Runs other programs for the build: in a defined environment, with their output in the log."""
 
 from __future__ import annotations
 

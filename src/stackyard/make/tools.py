@@ -29,7 +29,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How a family of programs prints its version, which packages bring it, and how to install it."""
+    """A family of programs: the format of its version output, its packages, and how to install it."""
 
     arguments: tuple[str, ...] = ("--version",)
     pattern: str = r"(\d+(?:\.\d+)+)"

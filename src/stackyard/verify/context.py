@@ -46,7 +46,7 @@ class Exceptions:
 
 @dataclass(frozen=True)
 class Python:
-    """What the stack's interpreter reports about itself.
+    """The properties of the stack's interpreter, as reported by itself.
 
     Attributes:
         path: the interpreter on PATH of the loaded environment, in the prefix.

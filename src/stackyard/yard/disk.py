@@ -137,7 +137,7 @@ def copy_tree(
 
 
 def mode_of(files: Iterable[str | Path], directory: Path) -> str:
-    """How these shareable files came into `directory`: a link mode or ``mixed``.
+    """The way in which these shareable files came into `directory`: a link mode or ``mixed``.
 
     Empty files do not count; ``copy`` where no file does.
     """
@@ -182,7 +182,7 @@ def is_there(path: Path) -> bool:
 
     Raises:
         OSError: that is unknown, e.g. a directory may not be entered or the file system does not answer. Python 3.14's
-            `Path.exists` takes every error for missing.
+            `Path.exists` treats every error as missing.
     """
     return _status(path) is not None
 

@@ -14,7 +14,7 @@
   modules -> generations/<n>/modules
   shared/<group>/{modules/,later/<stack>.json}   modulefiles of what its owner shares with a group, also later
   extensions/<name>/{stack.yaml,stack.yaml.lock}   as `stackyard extend` writes them
-  bases/<name>/{base.json,root.sqsh,oci/}        images that others made; `.<name>~<process>` while one is imported
+  bases/<name>/{base.json,root.sqsh,oci/}        third-party images; `.<name>~<process>` while one is imported
   leases/<name>/<n>/{owner.json,beat}
   uses/<revision>@<host>.<pid>.<random>.json     who runs what; every user who may read the yard may write here
   children/<uid>.<random>.json                   the yards that extend revisions of this one (`yard.others.childnotes`)
@@ -104,7 +104,7 @@ class Yard:
     modules = Below("modules")
     """The one path that users put on MODULEPATH: a symlink into the current generation."""
     bases = Below("bases")
-    """Images of others that SIF and OCI images are built on."""
+    """Third-party images, the bases of SIF and OCI images."""
 
     def base(self, name: str) -> BasePaths:
         """The paths of one base."""

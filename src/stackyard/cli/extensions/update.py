@@ -1,4 +1,4 @@
-"""``stackyard update``: what was installed in an extension becomes part of its record, or is removed."""
+"""``stackyard update``: records additional packages of an extension, or removes them."""
 
 from __future__ import annotations
 

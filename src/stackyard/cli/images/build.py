@@ -1,4 +1,4 @@
-"""``stackyard image build``, and what it shares with ``image push``: a revision in another format."""
+"""``stackyard image build``, and code shared with ``image push``: a revision in another format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def revision_of(context: Context, rev: str) -> BuildRecord:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What the command line asks for: the base, the file or directory to write, and the prefix in the image."""
+    """The options of the command line: the base, the file or directory to write, and the prefix in the image."""
 
     base: str
     output: Path
@@ -159,7 +159,7 @@ def command(
 def wanted_of(
     context: Context, record: BuildRecord, base: str, target: Reference, prefix: str, compression: Compression = "gzip"
 ) -> OciRequest:
-    """What to build for these options.
+    """The build request for these options.
 
     Raises:
         InputError: the base does not exist.
@@ -177,7 +177,7 @@ def wanted_of(
 
 
 def show(built: BuiltImage, as_json: bool) -> None:
-    """What was built."""
+    """Print the built image."""
     value: dict[str, Any] = {**asdict(built), "reference": str(built.reference)}
     if as_json:
         show_json(value)

@@ -69,10 +69,10 @@ def _packages(
     site: Site, base: str, platform: str, file: Path | None, *, requirements: tuple[str, ...],
     find_links: tuple[Path, ...], variables: tuple[str, ...], before: tuple[str, ...], places: tuple[Path, ...],
 ) -> Packages:  # fmt: skip
-    """What the command line and the file say together.
+    """The packages of the command line and the file together.
 
     Raises:
-        InputError: neither names a package, or something does not exist.
+        InputError: neither names a package, or a file does not exist.
     """
     from dataclasses import replace
 

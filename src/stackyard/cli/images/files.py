@@ -1,4 +1,4 @@
-"""The verbs of ``stackyard image`` that import bases, and what it shows of bases and of SIF files."""
+"""The verbs of ``stackyard image`` that import bases, and the display of bases and SIF files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _importing(function: Function) -> Function:
 @click.argument("source", required=False, metavar="[SOURCE]")
 @_importing
 def from_(context: Context, /, source: str | None, name: str, **options: Any) -> None:
-    """Import an image that others made, to build images of revisions on it (`stackyard image build --base NAME`).
+    """Import a third-party image, to build images of revisions on it (`stackyard image build --base NAME`).
 
     SOURCE is docker-archive:FILE[:TAG], oci:DIR[:TAG], docker://REGISTRY/NAME:TAG, sif:FILE or folder:DIR; without it,
     what the site's file has under `bases: NAME`. Nothing of the image is run. Licences that the site's file declares
@@ -116,7 +116,7 @@ def _import(
 
 
 def _agreed(listed: BaseImage | None, digest: str, platform: str, file: str) -> tuple[str, str]:
-    """What is asked for and what the site's file says have to agree."""
+    """Require that the command line and the site's file agree."""
     if listed is None:
         return digest, platform
     for value, pinned, what in ((digest, listed.digest, "digest"), (platform, listed.platform, "platform")):
@@ -137,7 +137,7 @@ def _accepted(
     context: Context, workspace: Workspace, name: str, root: Path, declared: Sequence[BaseLicence],
     accepting: Sequence[str],
 ) -> tuple[Sequence[Mapping[str, Any]], Sequence[tuple[str, str]]]:  # fmt: skip
-    """Who accepted the licences of an unpacked image, and the lines that say so in it.
+    """The acceptances for an unpacked image, and the lines in the image that record them.
 
     Raises:
         InputError: the image has no such text.
@@ -157,7 +157,7 @@ def _accepted(
 
 
 def _text_of(licence: BaseLicence, root: Path, name: str) -> str:
-    """Where the text of a licence is on this machine; empty where the site's file names none."""
+    """The path of a licence's text on this machine; empty if the site's file has none."""
     if not licence.text:
         return ""
     from stackyard.images.api import Tree
@@ -186,7 +186,7 @@ def _ask(context: Context, yard: Yard, name: str, licence: Any) -> None:
 
 
 def show_base(stored: StoredBase, as_json: bool) -> None:
-    """What is known about a base."""
+    """Print the description of a base."""
     base = stored.base
     if as_json:
         show_json({"path": str(stored.paths.root), **base.to_json()})
@@ -219,7 +219,7 @@ def show_base(stored: StoredBase, as_json: bool) -> None:
 
 
 def inspect_file(file: Path, as_json: bool) -> None:
-    """What a SIF file says of itself."""
+    """The metadata of a SIF file."""
     from dataclasses import asdict
 
     from stackyard.images.api import read_sif

@@ -1,4 +1,4 @@
-"""``stackyard rollback``: back to what was published before."""
+"""``stackyard rollback``: publishes the content of an earlier generation again."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Place = tuple[int, str]
 
 
 class UnexpectedFileError(OSError):
-    """A file is not what it has to be, e.g. a pipe, or a file of another account."""
+    """A file is of an unexpected kind or owner, e.g. a pipe, or a file of another account."""
 
 
 def parts(path: str) -> list[str]:
@@ -174,7 +174,7 @@ def names(top: int) -> list[str]:
 def walk(
     top: int, path: str = "", on_error: Callable[[OSError], object] | None = None, *, cross: bool = False
 ) -> Iterator[tuple[int, str, list[os.DirEntry[str]]]]:
-    """Each directory of a tree, from the top: open while it is yielded, its path, and what is in it.
+    """Each directory of a tree, from the top: open during the iteration, with its path and its entries.
 
     Args:
         top: an open directory that can be listed (`DIR`).

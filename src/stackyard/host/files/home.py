@@ -30,7 +30,7 @@ def find() -> Path | None:
 
 
 def expanded(text: str) -> Path:
-    """A path with the home directory in the place of ``~`` or ``~name``.
+    """A path with ``~`` or ``~name`` replaced by the home directory.
 
     Raises:
         MissingError: it is below your home, and you have none.

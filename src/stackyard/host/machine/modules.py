@@ -115,7 +115,7 @@ def find_spider(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def _lmod_directories(environ: Mapping[str, str]) -> list[Path]:
-    """Where Lmod's programs may be: ``$LMOD_DIR``, beside ``$LMOD_CMD``, ``$LMOD_PKG``, the usual places."""
+    """The possible directories of Lmod's programs: ``$LMOD_DIR``, beside ``$LMOD_CMD``, ``$LMOD_PKG``, defaults."""
     named = (environ.get("LMOD_DIR", ""), environ.get("LMOD_CMD", "").rpartition("/")[0])
     homes = (environ.get("LMOD_PKG", ""), *_LMOD_HOMES)
     return [*(Path(directory) for directory in named if directory), *(Path(home) / "libexec" for home in homes if home)]
@@ -135,7 +135,7 @@ def find_environment_modules(environ: Mapping[str, str] = os.environ) -> ModuleS
 
 
 def module_systems(environ: Mapping[str, str] = os.environ) -> tuple[ModuleSystem, ...]:
-    """Every working module system of this machine, Lmod first. Raises what the two ``find`` functions raise."""
+    """Every working module system of this machine, Lmod first. Raises as the two ``find`` functions do."""
     systems = (find_lmod(environ), find_environment_modules(environ))
     return tuple(system for system in systems if system)
 

@@ -59,7 +59,7 @@ class Packages:
     given: ContainerSetup = field(default_factory=ContainerSetup)
 
     def with_places(self, environ: Mapping[str, str]) -> Packages:
-        """The same packages, with ``{env:NAME}`` directories mounted in the container."""
+        """A copy with ``{env:NAME}`` directories mounted in the container."""
         texts = [self._all(), *(self.build.variables | build.variables for build in self.build.packages.values())]
         names = sorted(name for text in texts for name in wheelkey.read_from_environment(text))
         named = (Path(environ.get(name, "")) for name in names)

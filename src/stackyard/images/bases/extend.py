@@ -35,7 +35,7 @@ from stackyard.yard.layout import Yard
 
 @dataclass(frozen=True)
 class Proof:
-    """How checks are judged: the problem in a check's output; why this machine cannot run it. None: no problem."""
+    """The judgement of checks: the problem in a check's output; why this machine cannot run it. None: no problem."""
 
     judge: Judge
     unmet: Callable[[Check], str | None]

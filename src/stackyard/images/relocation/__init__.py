@@ -1,1 +1,1 @@
-"""A prefix at another path, as it is in an image: texts, links and binary files get the new paths."""
+"""Relocates a prefix to its path in an image: texts, links and binary files get the new paths."""

@@ -61,7 +61,7 @@ class RelocatedPrefix:
 
 @dataclass(frozen=True)
 class _FileTraits:
-    """What a file's bytes contain: a relocated path; the yard's path; ELF's magic number; a null character."""
+    """Traits of a file's content: a relocated path; the yard's path; ELF's magic number; a null character."""
 
     moves: bool
     yard: bool

@@ -124,7 +124,7 @@ def _root(
     labels: Mapping[str, str],
     request: SifRequest | None = None,
 ) -> Path:
-    """The container's ``/`` with what a runtime reads, and the mark by which a start sees the revision's files."""
+    """The container's ``/``: the runtime's files, and the marker that the files of the revision are visible."""
     root, mark = work / "root", ""
     root.mkdir()
     if request is not None:

@@ -41,7 +41,7 @@ class Move:
 
 
 def interpreter(record: BuildRecord) -> dict[str, Path]:
-    """The directory of the Python that uv installed outside the prefix, and the links to it beside."""
+    """The directory of a Python that uv installed outside the prefix, and the links to it."""
     if record.interpreter.get("source") != "uv":
         return {}
     home = Path(record.interpreter["path"]).resolve().parent.parent
@@ -50,7 +50,7 @@ def interpreter(record: BuildRecord) -> dict[str, Path]:
 
 
 def moves_of(record: BuildRecord, place: str) -> Moves:
-    """Where everything of a revision is in an image."""
+    """The paths of all parts of a revision in an image."""
     homes = interpreter(record).values()
     pythons = [(str(home), f"{ROOT}/python/{home.resolve().name}") for home in homes]
     return Moves.of([(record.prefix, place), *((str(path), to) for path, to in _beside(record, place)), *pythons])

@@ -56,7 +56,7 @@ class Domain(LateModel):
 
 
 class Reference(LateModel):
-    """What a healthy node or network reaches in one measurement of the preflight check."""
+    """The value that a healthy node or network reaches in one measurement of the preflight check."""
 
     name: str = Field(description="The measurement, e.g. allreduce_node, allreduce_pair, allreduce_all, memory, clock")
     value: float = Field(description="Expected value, in `unit`")
@@ -125,7 +125,7 @@ class ChannelPolicy(LateModel):
 
 
 class PipPolicy(LateModel):
-    """Where pip packages come from; in addition to pip.conf and PIP_*."""
+    """The sources of pip packages; in addition to pip.conf and PIP_*."""
 
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class UserPaths(LateModel):
 
 
 class ModulePolicy(LateModel):
-    """How modules are named and written for this site."""
+    """The names and the format of modules at this site."""
 
     root: OptionalPath = Field("", description="Directory of modulefiles; empty: <yard>/modules")
     naming: str = Field("{version}-{variant}-{revision}", description="Module version of a revision")

@@ -88,7 +88,7 @@ async def _run(connection: dict[str, Any], launch: Sequence[str], interface: str
 
 
 async def _join_until_end(output: asyncio.StreamReader, connection: dict[str, Any]) -> None:
-    """Pass on what the launch says; once it says where the kernel is, join Jupyter's ports to it."""
+    """Forward the launch's messages; once one names the kernel's address, join Jupyter's ports to it."""
     servers: list[asyncio.Server] = []
     while piece := await (output.read(_PIECE) if servers else _line(output)):
         if piece.startswith(_READY) and not servers:

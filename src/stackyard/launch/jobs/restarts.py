@@ -1,4 +1,4 @@
-"""Restarts after a failure within the allocation: which nodes the next attempt uses, or why there is none.
+"""Restarts after a failure within the allocation: the nodes for the next attempt, or why none follows.
 
 After the loss of a rank or a node, the job keeps its allocation: the program starts again from its own checkpoint on
 the remaining and the spare nodes, without returning to the queue.

@@ -203,12 +203,12 @@ class Layout:
                     yield self.rank(host, slot.local_rank), host, slot
 
     def per_node(self) -> Layout:
-        """The same nodes with one task each, with all cores and GPUs of the ranks: for torchrun, Ray, an agent."""
+        """The layout with one task per node, with the cores and GPUs of all ranks: for torchrun, Ray, an agent."""
         cores = tuple(sorted({core for slot in self.slots for core in slot.cores}))
         gpus = tuple(sorted({gpu for slot in self.slots for gpu in slot.gpus}))
         whole = Slot(0, cores, gpus)
         return replace(self, blocks=(Block(0, self.nodes, (whole,)),), gpu_visibility="all", distribution="block")
 
     def on(self, hosts: tuple[str, ...]) -> Layout:
-        """The same pattern on exactly these hosts."""
+        """The layout on exactly these hosts."""
         return replace(self, blocks=(Block(0, len(hosts), self.slots),), hosts=hosts)

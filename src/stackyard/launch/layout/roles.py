@@ -103,7 +103,7 @@ def _judged(layout: Layout, name: str, *, alone: bool) -> Layout:
 
 
 def _as_keys(remedy: str) -> str:
-    """Options as they are written in a role: ``--cores-per-rank 8`` is ``cores_per_rank: 8``."""
+    """Options in the syntax of a role: ``--cores-per-rank 8`` is ``cores_per_rank: 8``."""
     return re.sub(r"--([a-z][a-z-]+) (\d+)", lambda match: f"{match[1].replace('-', '_')}: {match[2]}", remedy)
 
 

@@ -33,7 +33,7 @@ class _Core:
 
 @dataclass(frozen=True)
 class _Numbering:
-    """How cores and threads are numbered: `of` maps cores to numbers; `smt` is 1 if only first threads are usable."""
+    """The numbering of cores and threads: `of` maps cores to numbers; `smt` is 1 if only first threads are usable."""
 
     of: Mapping[_Core, int]
     smt: int

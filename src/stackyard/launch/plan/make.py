@@ -201,9 +201,6 @@ def own_allocation(intent: Intent, site: Site, layout: Layout, context: PlanCont
 
     It gets the options of the batch script that srun shares with sbatch, and those of the site and of this launch that
     are passed through unchanged.
-
-    It gets the options of the batch script that srun shares with sbatch, and those of the site and of this launch that
-    are passed through unchanged.
     """
     own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
     head = head_of(intent, site, layout, context)
@@ -246,8 +243,6 @@ def rank_variables(intent: Intent, site: Site, kind: str) -> dict[str, str]:
 
 def job_variables(layout: Layout, line: LaunchLine, context: PlanContext) -> dict[str, str]:
     """Additional variables of a job: PYTHONFAULTHANDLER, unless it is set, and SLURM_CPUS_PER_TASK.
-
-    Programs read the latter; a launcher without this option neither sets it nor passes it on.
 
     Programs read the latter; a launcher without this option neither sets it nor passes it on.
     """

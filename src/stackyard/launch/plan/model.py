@@ -169,10 +169,10 @@ class RankProgram:
             expanded; the shim writes them so that the shell replaces exactly these.
         variables: for every task; values may hold ``${NAME}`` in the same way.
         mpi: the tasks are MPI processes, and the launcher provides their PMI; or they may be, unless `certain`.
-        ports: how many ports are bound on rank 0's node and passed to all: MASTER_PORT, STACKYARD_PORT_1, ...
+        ports: the number of ports to bind on rank 0's node and passed to all: MASTER_PORT, STACKYARD_PORT_1, ...
         sidecar: a program that the agent of rank 0's node runs beside the ranks (Horovod's rendezvous server), which
             ends with them; its output goes to logs/sidecar.log.
-        ranks_per_task: how many ranks each task stands for (torchrun: ranks per node).
+        ranks_per_task: the number of ranks of each task (torchrun: ranks per node).
     """
 
     layout: Layout

@@ -43,8 +43,6 @@ def find_run(name: str, directory: Path) -> RunPaths:
 
     A complete name is unique; for the end of a name, runs in `directory` come first.
 
-    A complete name is unique; for the end of a name, runs in `directory` come first.
-
     Raises:
         InputError: no run has this name, or more than one.
     """

@@ -94,8 +94,6 @@ class _Events:
     """The phases, nodes and notices appended to events.jsonl since the last read.
 
     Of those before the first read, only the last phase and later events count; for a run that is `over`, no phase.
-
-    Of those before the first read, only the last phase and later events count; for a run that is `over`, no phase.
     """
 
     def __init__(self, paths: RunPaths, *, over: bool) -> None:

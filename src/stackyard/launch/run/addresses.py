@@ -18,9 +18,6 @@ def hub_addresses(interfaces: Interfaces, interface: str, *, alone: bool) -> lis
 
     With one node on the loopback interface only; with several on the named interfaces, or on all if this machine has
     none of those.
-
-    With one node on the loopback interface only; with several on the named interfaces, or on all if this machine has
-    none of those.
     """
     if alone:
         return [one for one in reachable(interfaces, "", alone=True) if is_loopback(one)][:1]

@@ -71,8 +71,6 @@ def _here(plan: Plan) -> bool:
     """Whether all ranks run on this machine.
 
     That is so without a launcher, with one that names this machine only, or with an mpirun without hosts.
-
-    That is so without a launcher, with one that names this machine only, or with an mpirun without hosts.
     """
     hosts, starts_here = plan.layout.hosts, plan.line.family in ("stackyard", "torchrun", "openmpi", "hydra", "mvapich")
     if plan.layout.nodes > 1:

@@ -101,7 +101,7 @@ def _left(making: IntentDraft, directive: Directive) -> None:
 
 
 def _overridden(scheduler: str, option: Option) -> bool:
-    """Whether a later directive with the same option takes the place of this one."""
+    """Whether a later directive with the same option overrides this one."""
     adds_up = ("l", "W", "v") if scheduler == "pbs" else ()
     return scheduler in ("slurm", "flux", "pbs") and option.name not in adds_up
 

@@ -1,4 +1,4 @@
-"""Rules on how many processes a program expects, and on what it needs to know of the others."""
+"""Rules on the number of processes that a program expects, and on its knowledge of the others."""
 
 from __future__ import annotations
 

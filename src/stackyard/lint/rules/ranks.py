@@ -1,4 +1,4 @@
-"""Rules on what is evaluated once but needed per task, or per task but needed once."""
+"""Rules on parts of a script that are evaluated once but needed per task, or per task but needed once."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def torchrun_no_rendezvous(case: Case) -> Iterator[Hit]:
 
 
 def _torchrun(case: Case, launch: Launch) -> tuple[str, str] | None:
-    """What is missing, and what to write. `torchrun` also reads its options from variables ``PET_*``."""
+    """The missing options, and the correction. `torchrun` also reads its options from variables ``PET_*``."""
     preset = "PET_" in case.script.code
     dynamic = launch.get("rdzv_backend") not in (None, "static")
     start = "--rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500"

@@ -124,7 +124,7 @@ def idle_nodes(case: Case) -> Iterator[Hit]:
 
 
 def _horovodruns(case: Case) -> list[Launch]:
-    """Those that name their hosts: without these they start all ranks on this node, which is another rule's."""
+    """The horovodruns that name their hosts; others start all ranks on this node, which another rule reports."""
     return [
         launch for launch in case.launches if launch.kind == "horovodrun" and not launch.via and launch.given("hosts")
     ]

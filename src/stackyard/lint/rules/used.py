@@ -1,4 +1,4 @@
-"""Rules on what a job asks for and does not use: cores that ranks must share, ranks that wait, GPUs of jsrun."""
+"""Rules on unused or overcommitted resources: cores that ranks must share, waiting ranks, GPUs of jsrun."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _works(resolved: ResolvedCommand) -> bool:
 
 
 def _sleeps_until(case: Case, resolved: ResolvedCommand) -> bool:
-    """Whether a command is the sleep of a loop that ends when what was started is done."""
+    """Whether a command is the sleep of a loop that ends when started commands have finished."""
     return resolved.argv[:1] == ("sleep",) and resolved.command.within("loop") and _polls(case, resolved)
 
 

@@ -80,7 +80,7 @@ def kind_of(prefix: Path) -> Kind | None:
 
 
 def installed(prefix: Path) -> InstalledPackages:
-    """Everything that is installed in a prefix.
+    """All packages installed in a prefix.
 
     Raises:
         StackyardError: a record in it cannot be read, or is incomplete.
@@ -127,7 +127,7 @@ def settings(prefix: Path) -> dict[str, str]:
 
 
 def site_packages(prefix: Path, version: str, conda: tuple[CondaPackage, ...] = ()) -> Path:
-    """Where the packages of its Python are."""
+    """The package directory of its Python."""
     inside = next((p.python_site_packages_path for p in conda if p.name == "python"), "")
     if inside:
         return prefix / inside

@@ -33,5 +33,5 @@ def paths_of(name: str, data: bytes) -> list[str]:
 
 
 def metadata_directories(paths: Iterable[str]) -> tuple[str, ...]:
-    """The directories of metadata in a list of files, and the files in the place of one."""
+    """The metadata directories in a list of files, and metadata files without a directory."""
     return tuple(sorted({match[1] for path in paths if (match := _METADATA.fullmatch(path))}))

@@ -258,7 +258,7 @@ def _conflicting_place(request: CondaRequest, reason: str, helpful: Sequence[str
 
 
 async def _relax(solver: _Solver, request: CondaRequest, reason: str, helpful: Sequence[str]) -> str:
-    """What to change to get a solution, found by trying for a few seconds."""
+    """The requirement to relax for a solution, found by trying for a few seconds."""
     advice = _from_reason(request, reason)
     advice += await exported.advice(lambda specs: solver.run(specs, request.pins), request.specs)
     if request.priority == "strict" and await solver.works(request.specs, request.pins, ChannelPriority.Disabled):

@@ -71,8 +71,6 @@ class LockedInterpreter:
     """The source of Python: ``conda`` (in the package list), ``uv``, ``host`` or ``base``.
 
     `path` and `version` belong to the last three, `sha256` to ``uv`` and ``host``.
-
-    `path` and `version` belong to the last three, `sha256` to ``uv`` and ``host``.
     """
 
     source: Literal["conda", "uv", "host", "base", "none"]

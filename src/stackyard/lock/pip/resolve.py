@@ -169,7 +169,7 @@ def _refuse_missing(request: PipRequest) -> None:
 
 
 def _places(request: PipRequest) -> list[ProbeTarget]:
-    """Everything that uv has to read, so that an unreachable one is reported at once."""
+    """All indexes and files that uv has to read, so that an unreachable one is reported at once."""
     settings = request.settings
     first = next((canonical(r.name) for r in request.requirements if r.name), "pip")
     tied = [secrets.address(r.index, base=True) for r in request.requirements if r.index]

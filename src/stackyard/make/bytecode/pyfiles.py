@@ -31,7 +31,7 @@ class Unit:
 
 
 class InstalledFiles:
-    """What is installed in a prefix."""
+    """The files of packages installed in a prefix."""
 
     def __init__(self, prefix: Path, site_packages: Path) -> None:
         self._prefix = prefix

@@ -72,7 +72,7 @@ class BuildCollisions:
                 write_conda(owner.listing, conda_from(value, start))
 
     def explain(self, error: StackyardError, wheels: Sequence[Wheel] = ()) -> None:
-        """Raise the cause of a failure of rattler or uv, if it is a file in the place of a directory.
+        """Raise the cause of a failure of rattler or uv, if it is a file where another package has a directory.
 
         Args:
             wheels: the wheels already installed and those being installed.

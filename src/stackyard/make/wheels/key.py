@@ -73,7 +73,7 @@ def inputs(
     environ: Mapping[str, str],
     tools: Mapping[str, Tool],
 ) -> dict[str, Any]:
-    """Everything that influences one wheel, as plain values. `how` None: compiled in isolation, as by pip."""
+    """All inputs of one wheel, as plain values. `how` None: compiled in isolation, as by pip."""
     isolated = how is None or how.isolation
     return {
         "format": KEY_FORMAT,

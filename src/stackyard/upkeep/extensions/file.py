@@ -34,7 +34,7 @@ _HEADER = "# An extension, as `stackyard extend` writes it. Edit it as you like;
 
 @dataclass(frozen=True)
 class ExtensionRequest:
-    """What a command line adds to an extension: requirements, and files with requirements."""
+    """The additions to an extension from a command line: requirements, and files with requirements."""
 
     pip: tuple[str, ...] = ()
     conda: tuple[str, ...] = ()

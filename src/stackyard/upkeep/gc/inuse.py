@@ -54,9 +54,9 @@ class Evidence:
         users: descriptions of the users, by the path of the revision.
         everything: descriptions of unreadable places, which may use any revision.
         unseen: messages about the places that were not read.
-        below: the yards of others.
+        below: the yards below this one.
         extends: the roots of yards that extend revisions, each with the path of one such revision.
-        extends_others: whether the yard itself extends revisions of others.
+        extends_others: whether the yard itself extends other yards' revisions.
         bases: the number of extensions of a revision in these yards, by its name.
         began: the `basesinuse.moment` before the search, if requested.
     """

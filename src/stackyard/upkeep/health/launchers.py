@@ -27,7 +27,7 @@ _AGAIN = "-again.sig"
 
 
 def renew(record: BuildRecord, workspace: Workspace) -> list[str]:
-    """Make the recorded launcher again, or record the hash of a new one; returns messages about what was done.
+    """Make the recorded launcher again, or record the hash of a new one; returns messages about it.
 
     The caller has write access to the yard and holds the lease of the stack.
 

@@ -90,7 +90,7 @@ def unchecked(entry: Path, error: Exception) -> str:
 
 
 def _hidden(pattern: str) -> str:
-    """The same glob for temporary names: ``??/*`` becomes ``??/.*``."""
+    """The glob for temporary names: ``??/*`` becomes ``??/.*``."""
     above, slash, _ = pattern.rpartition("/")
     return f"{above}{slash}.*"
 
@@ -124,7 +124,7 @@ def parts(yard: Yard) -> tuple[Yard, ...]:
 
 
 def searched(yard: Yard) -> tuple[Yard, ...]:
-    """Where cached things are looked up: this yard's caches, this account's first, then those of its parents."""
+    """The caches in the order of look-ups: this yard's, with this account's part first, then those of its parents."""
     own, *parents = yard.lineage()
     return (*parts(own), *(part for parent in parents for part in parts(parent) if may_look_into(part.cache)))
 

@@ -67,7 +67,7 @@ class BaseRevision:
         yield from find(self).bases(find)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The JSON values of the base."""
         return asdict(self)
 
 

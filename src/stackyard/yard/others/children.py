@@ -303,7 +303,7 @@ def interpreters(yard: Yard) -> Iterator[Path]:
 
 
 def _records(yard: Yard) -> Iterator[dict[str, Any]]:
-    """What this yard has as records, also in its trash, from where it can be brought back."""
+    """The records of this yard, including those in its trash, which can be restored."""
     built = disk.matching(yard.stacks, "*/*/record.json")  # first: what is removed meanwhile is in the trash then
     for file in (*built, *disk.matching(yard.trash, f"*/{trash.CONTENT}/record.json")):
         value = None

@@ -111,7 +111,7 @@ def applied(policy: Policy, *directories: Path) -> Iterator[None]:
 
 
 def give_to_group(directory: Path, group: str) -> None:
-    """Set a directory's group and its setgid bit, so that what is created below it gets the group too."""
+    """Set a directory's group and its setgid bit, so that new files below it get the group too."""
     number = _number(group)
     handle = os.open(directory, at.PASS & ~os.O_NOFOLLOW)
     try:
@@ -128,7 +128,7 @@ def give_to_group(directory: Path, group: str) -> None:
 
 
 def _who_gives(directory: Path, status: os.stat_result, group: str) -> str:
-    """Who can give a directory to a group: its owner, as a member of the group."""
+    """The account that can give a directory to a group, as a phrase: its owner, as a member of the group."""
     if status.st_uid == os.geteuid():
         return "join the group, or correct `permissions: group:` in the site's file"
     return f"its owner, {account_name(status.st_uid)}, must run `chgrp {group} {directory} && chmod g+s {directory}`"

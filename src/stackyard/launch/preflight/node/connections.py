@@ -64,9 +64,6 @@ class Connections:
 
         The limit is `limit_s`, or, once half of the ranks are connected, four times as long as that took, at least 20
         s.
-
-        The limit is `limit_s`, or, once half of the ranks are connected, four times as long as that took, at least 20
-        s.
         """
         began = time.monotonic()
         end, half = began + limit_s, False

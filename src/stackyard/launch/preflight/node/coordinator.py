@@ -311,9 +311,6 @@ class Coordinator:
 
         Of several exchanges the quickest has the smallest error, at most half its round trip (the offset formula of
         NTP, RFC 5905 section 8, with one time stamp at the peer).
-
-        Of several exchanges the quickest has the smallest error, at most half its round trip (the offset formula of
-        NTP, RFC 5905 section 8, with one time stamp at the peer).
         """
         quickest, offset = float("inf"), 0.0
         for _ in range(5):
@@ -345,8 +342,6 @@ class Coordinator:
 
     def _unresponsive(self, silent: list[int]) -> list[int]:
         """The hanging ranks whose process does not respond at all: the others only wait for them.
-
-        A thread responds while the rank is in a collective operation.
 
         A thread responds while the rank is in a collective operation.
         """

@@ -40,8 +40,6 @@ class Member:
     """The rank's end of the connection, with a thread that receives commands.
 
     The thread notices a lost connection even while this rank hangs in a collective operation, and then exits at once.
-
-    The thread notices a lost connection even while this rank hangs in a collective operation, and then exits at once.
     """
 
     def __init__(self, who: Identity, secret: str, limit_s: float, stop: Path) -> None:

@@ -235,7 +235,7 @@ _SPOKEN = re.compile(r"(?:(\d+)\s*d(?:ays?)?)?\s*(?:(\d+)\s*h(?:(?:ou)?rs?)?)?\s
 
 
 def _meant(text: str) -> int:
-    """The minutes of ``1d``, ``6h``, ``2h30m`` or ``90 min``; two hours, as an example, for what is not understood."""
+    """The minutes of ``1d``, ``6h``, ``2h30m`` or ``90 min``; for other texts two hours, as an example."""
     match = _SPOKEN.fullmatch(text.strip())
     days, hours, rest = (int(part or 0) for part in match.groups()) if match else (0, 2, 0)
     return days * 1440 + hours * 60 + rest

@@ -1,4 +1,4 @@
-"""Rules on what the scheduler or srun refuses at once: values and words that none of their versions takes.
+"""Rules on values and words that the scheduler or srun rejects at once, in all versions.
 
 Sources: sbatch(1), "--mail-type"; Slurm's NEWS (17.11: --workdir becomes --chdir; 19.05 drops it); LSF's lsf.conf,
 LSB_BSUB_PARSE_SCRIPT.

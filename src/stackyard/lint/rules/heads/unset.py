@@ -1,4 +1,4 @@
-"""Rules on what the scheduler does not set or does not take: variables of options that are not given, odd values."""
+"""Rules on variables that the scheduler does not set because their option is missing, and on odd values."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def runs_at_home(case: Case, place: int) -> bool:
 
 
 def _target(resolved: ResolvedCommand) -> str | None:
-    """Where a ``cd`` goes; None for other commands."""
+    """The target of a ``cd``; None for other commands."""
     moves = resolved.argv[:1] in (("cd",), ("pushd",), ("chdir",))
     return (*resolved.argv[1:2], "~")[0] if moves else None
 
@@ -90,7 +90,7 @@ def _is_relative(path: str) -> bool:
 
 
 def _relative_paths(case: Case, resolved: ResolvedCommand) -> Iterator[str]:
-    """The paths in what a command runs or sources that are relative to where it runs."""
+    """The relative paths in the words of a command or in the file that it sources."""
     programs = [launch.program for launch in case.launches if launch.command is resolved]
     if len(resolved.argv) > 1 and resolved.argv[0] in ("source", ".") and "/" in resolved.argv[1]:
         programs.append((f"./{resolved.argv[1]}" if _is_relative(resolved.argv[1]) else "",))

@@ -50,7 +50,7 @@ class Fault:
     entry: Entry | None = field(default=None, repr=False)
 
     def line(self, root: Path) -> str:
-        """As a line of text; paths in the yard are relative to its root."""
+        """The fault as a line of text; paths in the yard are relative to its root."""
         path = self.path.relative_to(root) if self.path.is_relative_to(root) else self.path
         also = f"also in {', '.join(self.also)}" if self.also else ""
         about = "; ".join(part for part in (self.package, also) if part)
