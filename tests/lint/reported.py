@@ -12,6 +12,7 @@ _PBS = "#!/bin/bash\n#PBS -l walltime=01:00:00\n"
 _HOROVOD = "import horovod.torch as hvd\nhvd.init()\n"
 _JAX = "import jax\njax.distributed.initialize()\n"
 _LIGHTNING = "import lightning as L\nL.Trainer(devices=4).fit(None)\n"
+_POOL = "import multiprocessing\nmultiprocessing.Pool().map(print, [])\n"
 _RANK = "import os\nimport torch.distributed as dist\nrank = int(os.environ['RANK'])\n"
 _WORKERS = "import tensorflow as tf\nstrategy = tf.distribute.MultiWorkerMirroredStrategy()\n"
 
@@ -247,5 +248,57 @@ REPORTED: dict[str, tuple[str, str, str, str]] = {
         _HEAD + "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n#SBATCH -c 8\n"
         "srun -c 8 python p.py\n",
         "p.py", "p.py --trainer.num_nodes=2", _LIGHTNING,
+    ),
+    "heap-over-memory": (
+        _HEAD + "#SBATCH --ntasks=1\n#SBATCH --mem=8G\nexport NXF_OPTS='-Xms1g -Xmx8g'\nnextflow run main.nf\n",
+        "-Xmx8g", "-Xmx6g", "",
+    ),
+    "more-threads-than-cores": (
+        _HEAD + "#SBATCH --cpus-per-task=4\nsamtools sort -@ 16 in.bam\n", "-@ 16", "-@ 4", "",
+    ),
+    "all-cores-of-node": (
+        _HEAD + "#SBATCH --cpus-per-task=2\npython p.py\n", "#SBATCH --cpus-per-task=2", "#SBATCH --exclusive", _POOL,
+    ),
+    "memory-for-each-slot": (
+        "#!/bin/bash\n#$ -cwd\n#$ -pe smp 8\n#$ -l h_vmem=48G\n#$ -l h_rt=1:00:00\n./work\n", "48G", "6G", "",
+    ),
+    "memory-not-reserved": (
+        "#!/bin/bash\n#BSUB -W 1:00\n#BSUB -o o.%J\n#BSUB -n 1\n#BSUB -M 16000\n./work\n",
+        "#BSUB -M 16000\n", '#BSUB -M 16000\n#BSUB -R "rusage[mem=16000]"\n', "",
+    ),
+    "rank-bound-to-core": (
+        _HEAD + "#SBATCH --ntasks=1\n#SBATCH -c 8\nmpirun -np 1 ./solver --threads 8\n",
+        "-np 1", "-np 1 --bind-to none", "",
+    ),
+    "devices-over-gpus": (
+        _HEAD + "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:1\n#SBATCH -c 8\n"
+        "srun -c 8 python p.py\n",
+        "gpu:1", "gpu:4", _LIGHTNING,
+    ),
+    "kokkos-gpus": (
+        _HEAD + "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n#SBATCH -c 8\n"
+        "mpirun -np 4 --map-by slot:PE=8 lmp -k on g 1 -sf kk -in in.lj\n",
+        "on g 1", "on g 4", "",
+    ),
+    "directory-left": (
+        _PBS + "#PBS -l select=1:ncpus=1\ncd work/one\ncd $PBS_O_WORKDIR\n./run\n", "cd work/one\n", "", "",
+    ),
+    "blank-before-comma": (
+        "#!/bin/bash\nsbatch --dependency=afterok:$A ,afterok:$B job.sh\n", " ,", ",", "",
+    ),
+    "option-behind-image": (
+        _HEAD + "#SBATCH --gres=gpu:1\n#SBATCH -c 8\nsingularity exec i.sif --nv python p.py\n",
+        "i.sif --nv", "--nv i.sif", "",
+    ),
+    "pbs-name": (
+        _PBS + "#PBS -N run%1\n#PBS -l select=1:ncpus=1\ncd $PBS_O_WORKDIR\n./run\n", "run%1", "run-1", "",
+    ),
+    "status-behind-a-pipe": (
+        "#!/bin/bash -ue\n#SBATCH --time=10\n#SBATCH --ntasks=1\nseqtk sample in.fq | gzip > out.gz\n",
+        "seqtk", "set -o pipefail\nseqtk", "",
+    ),
+    "signal-not-received": (
+        "#!/bin/bash\n#flux: -N 1\n#flux: -t 30m\n#flux: --signal=USR2@5m\nflux run -n 1 ./catcher\n",
+        "flux run -n 1 ./catcher", "trap 'kill -USR2 $pid' USR2\nflux run -n 1 ./catcher & pid=$!\nwait $pid", "",
     ),
 }  # fmt: skip

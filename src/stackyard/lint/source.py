@@ -87,8 +87,8 @@ def read_source(file: Path, directory: Path) -> Source | None:
 
 
 def _trainer_devices(nodes: list[ast.AST]) -> int | None:
-    """The number in Lightning's ``Trainer(devices=4)``; None if it is not a plain number."""
-    values = (_keyword(call, "devices") for call in _calls(nodes, "Trainer"))
+    """The number in Lightning's ``Trainer(devices=4)``, once ``gpus=4``; None if it is not a plain number."""
+    values = (_keyword(call, name) for call in _calls(nodes, "Trainer") for name in ("devices", "gpus"))
     numbers = (value.value for value in values if isinstance(value, ast.Constant))
     return next((number for number in numbers if isinstance(number, int) and not isinstance(number, bool)), None)
 

@@ -2,6 +2,7 @@
 
 from stackyard.lint.rules import (
     address,
+    amounts,
     around,
     gpus,
     placement,
@@ -26,6 +27,7 @@ __all__ = [
     "Hit",
     "Rule",
     "address",
+    "amounts",
     "around",
     "flux",
     "gpus",

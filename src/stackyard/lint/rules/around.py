@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from stackyard.lint.launches import RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.heads.head import read_by_scheduler
-from stackyard.lint.shell.words import shown
+from stackyard.lint.shell.words import is_known, shown
+from stackyard.lint.smallcommands import is_no_program, is_small
 
 
 @rule(
@@ -36,8 +37,8 @@ def loop_input(case: Case) -> Iterator[Hit]:
 
 
 def _signal(case: Case) -> tuple[str, int] | None:
-    """The value of Slurm's --signal in the head, and its line."""
-    for directive in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+    """The value of --signal of Slurm or Flux in the head, and its line."""
+    for directive in read_by_scheduler(case) if case.script.scheduler in ("slurm", "flux") else ():
         for option in directive.options:
             if option.name == "signal":
                 return option.value, directive.line
@@ -58,7 +59,8 @@ def signal_not_received(case: Case) -> Iterator[Hit]:
     value, line = signal
     steps = [launch for launch in case.launches if launch.kind == "srun"]
     programs = [launch for launch in case.launches if not launch.remote]
-    if not value.upper().startswith(("B:", "RB:", "BR:")) and not value.upper().startswith("R:B"):
+    to_steps = not value.upper().startswith(("B:", "RB:", "BR:", "R:B"))
+    if to_steps and case.script.scheduler == "slurm":
         if not steps and not any(launch.kind in RANKS for launch in programs) and not case.script.inner:
             text = f"--signal={value} reaches the job's steps, and this script starts none"
             yield Hit(line, text, f"start the program with srun, or #SBATCH --signal=B:{value} with a trap and wait")
@@ -71,7 +73,7 @@ def signal_not_received(case: Case) -> Iterator[Hit]:
     ]  # a function of the site that sets a trap for the signal
     execs = any(command.argv[:1] == ("exec",) for command in case.script.commands)
     if not traps and not execs:
-        name = value.partition(":")[2].partition("@")[0] or "USR1"
+        name = value.rpartition(":")[2].partition("@")[0] or "USR1"
         text = f"--signal={value} reaches the batch shell, which does not trap it: it ends the script"
         yield Hit(line, text, f"trap 'kill -{name} $pid' {name}; srun ... & pid=$!; wait $pid")
         return
@@ -204,11 +206,24 @@ def blank_behind_backslash(case: Case) -> Iterator[Hit]:
 )
 def status_behind_a_pipe(case: Case) -> Iterator[Hit]:
     """A launch whose output goes into a pipe, without ``pipefail``."""
-    if "pipefail" in case.script.code or "PIPESTATUS" in case.script.code or not case.script.is_batch:
+    shebang = case.script.text.partition("\n")[0]
+    if "pipefail" in case.script.code + shebang or "PIPESTATUS" in case.script.code or not case.script.is_batch:
         return
     for launch in case.script.launches:
         if launch.kind in RANKS and launch.command.command.piped and not launch.via:
             yield Hit(launch.line, f"the exit status of {launch.word} is lost behind the pipe", "set -o pipefail")
+            return
+    settings = [" ".join(command.argv[1:]) for command in case.script.commands if command.argv[:1] == ("set",)]
+    strict = re.search(r"^#!\S+\s+-\w*e", shebang) or any(re.search(r"(?:^| )-\w*e", words) for words in settings)
+    for command in case.script.commands if strict else ():
+        name = command.argv[0] if command.argv else ""
+        helper = (
+            is_small(command.argv) or is_no_program(command.argv) or name in ("scontrol", "squeue", "yes", "printf")
+        )
+        if command.command.piped and not command.command.fed and name and not helper and is_known(name):
+            yield Hit(
+                command.line, f"set -e does not see a failure of {shown(name)} before the pipe", "set -o pipefail"
+            )
             return
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stackyard.core.findings import counted
+from stackyard.lint.launches import python_program
 from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.shell.scope import ResolvedCommand
+from stackyard.lint.shell.words import shown
 
 
 @rule(
@@ -61,20 +64,34 @@ def copied_to_first_node(case: Case) -> Iterator[Hit]:
     """A copy to the first node's disk, which a step on several nodes reads."""
     if not case.nodes or case.nodes < 2:
         return
-    used = [(launch, " ".join(word.raw for word in launch.command.command.words))
-            for launch in case.steps if (case.step(launch).nodes or 0) > 1]  # fmt: skip
+    used = [(launch, _local(launch.words)) for launch in case.steps if (case.step(launch).nodes or 0) > 1]
+    steps = {id(launch.command) for launch in case.script.launches}
     for command in case.script.commands:
-        row = " ".join(word.raw for word in command.command.words[1:])
-        target = (
-            re.findall(rf"[\"']?({_LOCAL})(?=[/\"'\s]|$)", row)
-            if command.argv[:1] and command.argv[0] in _COPIES
-            else []
-        )
-        for launch, words in used:
-            if target and launch.line > command.line and target[-1] in words and row.rfind(target[-1]) > 0:
-                text = f"{command.argv[0]} writes to the disk of the first of {case.nodes} nodes"
-                yield Hit(command.line, text, f"srun -N {case.nodes} -n {case.nodes} {command.argv[0]} ..., or sbcast")
+        name = command.argv[0] if command.argv and id(command) not in steps else ""
+        target = command.argv[-1:] if name in _COPIES else command.argv[1:] if _writes(command) else ()
+        paths = _local([*target, *(word.raw for operator, word in command.command.redirects if ">" in operator)])
+        for launch, words in used if name not in _READERS else ():
+            shared = next(
+                (path for path in paths if any(word.startswith(path) or path.startswith(word) for word in words)), ""
+            )
+            if shared and launch.line > command.line:
+                text = f"{shown(name)} writes to the disk of the first of {case.nodes} nodes"
+                yield Hit(command.line, text, f"srun -N {case.nodes} -n {case.nodes} {shown(name)} ..., or sbcast")
                 return
+
+
+_READERS = ("cd", "echo", "ls", "rm", "export", "[", "test", "source", ".", "cat", "du", "df", "module", "trap", "")
+
+
+def _writes(command: ResolvedCommand) -> bool:
+    """Whether a program that the script starts itself may write what its arguments name."""
+    return bool(command.argv) and (command.argv[0] == "mkdir" or python_program(command.argv) is not None)
+
+
+def _local(words: Iterable[str]) -> list[str]:
+    """The paths on a node's own disk among words, ``--out=/tmp/x`` included."""
+    texts = (shown(word).strip("\"'").rpartition("=")[2] for word in words)
+    return [text.rstrip("/") for text in texts if re.match(rf"{_LOCAL}(?=/|$)", text)]
 
 
 @rule(
@@ -226,15 +243,9 @@ def slots_without_mpiprocs(case: Case) -> Iterator[Hit]:
     chunks = case.script.request.nodes
     for launch in case.steps if "ncpus" in select and "mpiprocs" not in select and chunks else ():
         ranks = launch.count("np")
-        own = launch.given("ppn", "map-by", "hostfile", "host", "oversubscribe") or launch.doubtful
-        if (
-            launch.kind == "mpirun"
-            and ranks
-            and chunks
-            and ranks > chunks
-            and not own
-            and "NODEFILE" not in case.script.code
-        ):
+        listed = launch.given("hostfile") and "PBS_NODEFILE" not in (launch.get("hostfile") or "")
+        own = launch.given("ppn", "map-by", "host", "oversubscribe") or launch.doubtful or listed
+        if launch.kind == "mpirun" and ranks and chunks and ranks > chunks and not own:
             yield Hit(launch.line, f"{ranks} ranks, and {counted(chunks, 'slot')} in the list of hosts",
                       f"-l select={select.partition('+')[0]}:mpiprocs={-(-ranks // chunks)}")  # fmt: skip
 

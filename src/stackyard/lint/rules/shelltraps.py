@@ -180,27 +180,46 @@ def expanded_at_submission(case: Case) -> Iterator[Hit]:
 )
 def array_item_missing(case: Case) -> Iterator[Hit]:
     """A job array that begins at 0 where lines are counted, or goes past the end of the list that it indexes."""
-    value = case.script.request.values.get("array") or ""
-    first, last = re.match(r"(\d+)", value), re.fullmatch(r"\d+-(\d+)(?:[:%]\d+)*", value)
-    if case.script.scheduler != "slurm" or not first:
+    first, last = _array(case)
+    if first is None:
         return
-    index = r"\$\{?SLURM_ARRAY_TASK_ID\}?"
     for command in case.script.commands:
         row = case.script.rows[command.line - 1] if command.line <= len(case.script.rows) else ""
-        by_line = re.search(rf"sed\s+(?:-n\s+)?[\"']?{index}\s*[pq]|head\s+-n?\s*{index}|NR\s*==\s*[\"']*{index}", row)
-        if first[1] == "0" and by_line:
-            yield Hit(
-                command.line, "task 0 of the array asks for line 0", f"--array=1-{int(last[1]) + 1 if last else 'N'}"
-            )
+        by_line = re.search(
+            rf"sed\s+(?:-n\s+)?[\"']?{_INDEX}\s*[pq]|head\s+-n?\s*{_INDEX}|NR\s*==\s*[\"']*{_INDEX}", row)  # fmt: skip
+        if first == 0 and by_line:
+            better = f"1-{last + 1}" if last else "1-N"
+            yield Hit(command.line, "task 0 of the array asks for line 0", f"indices {better}")
             return
-        for name in re.findall(rf"\$\{{(\w+)\[{index}\]\}}", row):
+        for name, sign, offset in re.findall(rf"\$\{{(\w+)\[\s*{_INDEX}\s*(?:([+-])\s*(\d+))?\s*\]\}}", row):
             known = command.environment.get(name)
             items = known.items if known else None
             plain = items and all(is_known(item) and not re.search(r"[*?{]", item) for item in items)
-            if items and plain and last and int(last[1]) >= len(items):
-                text = f"{name} has items 0 to {len(items) - 1}, and the array goes to {last[1]}"
-                yield Hit(command.line, text, f"#SBATCH --array=0-{len(items) - 1}")
+            moved = int(f"{sign}{offset}" or 0)
+            if items and plain and last is not None and (last + moved >= len(items) or first + moved < 0):
+                text = (
+                    f"{name} has items 0 to {len(items) - 1}, and the array asks for {first + moved} to {last + moved}"
+                )
+                yield Hit(command.line, text, f"indices {-moved}-{len(items) - 1 - moved}")
                 return
+
+
+_INDEX = r"\$?\{?(?:SLURM_ARRAY_TASK_ID|LSB_JOBINDEX|PBS_ARRAY_INDEX|PBS_ARRAYID|SGE_TASK_ID)\}?"
+
+
+def _array(case: Case) -> tuple[int | None, int | None]:
+    """The first and the last index of the job array; None for what is not a plain range."""
+    values = case.script.request.values
+    named = re.search(r"\[([^\]]*)\]", values.get("J") or "")
+    texts = {
+        "slurm": values.get("array"),
+        "pbs": values.get("J") or values.get("t"),
+        "sge": values.get("t"),
+        "lsf": named[1] if named else None,
+    }
+    text = texts.get(case.script.scheduler)
+    first, last = re.match(r"(\d+)", text or ""), re.fullmatch(r"\d+-(\d+)(?:[:%]\d+)*", text or "")
+    return int(first[1]) if first else None, int(last[1]) if last else None
 
 
 _FOREIGN = {
@@ -306,3 +325,58 @@ def waits_for_one(case: Case) -> Iterator[Hit]:
         and waits[0].line > background[-1].line
     ):
         yield Hit(waits[0].line, f"wait $! waits for 1 of {len(background)} programs", "wait")
+
+
+@rule(
+    "directory-left",
+    why="The second cd leaves the directory of the first one before anything has run there",
+    example="cd work/step1\ncd $PBS_O_WORKDIR\n./run.sh",
+    instead="cd $PBS_O_WORKDIR\ncd work/step1\n./run.sh",
+)
+def directory_left(case: Case) -> Iterator[Hit]:
+    """A cd to a relative directory, and one to the directory of the submission behind it."""
+    before = None
+    for command in case.script.commands:
+        name, target = (command.argv[0], shown(command.argv[1])) if len(command.argv) == 2 else ("", "")
+        if name == "cd" and not command.command.within("function") and not command.command.within("subshell"):
+            goes_back = re.search(r"PBS_O_WORKDIR|SLURM_SUBMIT_DIR|LS_SUBCWD|SGE_O_WORKDIR", target)
+            if before and goes_back and target.strip('"').endswith(("DIR}", "DIR", "CWD", "CWD}")):
+                yield Hit(command.line, f"this leaves the directory of line {before}", "the other way round")
+                return
+            relative = not target.startswith(("/", "$", "~", "-", ".."))
+            before = command.line if relative and not goes_back else None
+        elif command.argv and command.argv[0] not in ("[", "[[", "test", "echo", "export", "module", "set", "if", "ml"):
+            before = None
+
+
+@rule(
+    "blank-before-comma",
+    why="A blank ends the value: what follows is a word of its own, a name of a script or of a program",
+    example="sbatch --dependency=afterok:$A ,afterok:$B job.sh",
+    instead="sbatch --dependency=afterok:$A,afterok:$B job.sh",
+)
+def blank_before_comma(case: Case) -> Iterator[Hit]:
+    """A word of a submission or a launch that begins with a comma, or an option that ends with one."""
+    for command in case.script.commands:
+        if command.argv[:1] in (("sbatch",), ("srun",), ("qsub",), ("bsub",), ("mpirun",), ("mpiexec",)):
+            odd = next((word for word in command.argv[1:] if re.match(r",\w|--?[\w-]+=\S*,$", shown(word))), "")
+            if odd:
+                yield Hit(
+                    command.line, f"{shown(odd)!r} is not the whole value: it ends at the blank", "remove the blank"
+                )
+
+
+@rule(
+    "option-behind-image",
+    why="What follows the image is the command in the container: options of the runtime belong before it",
+    example="singularity exec image.sif --nv python train.py",
+    instead="singularity exec --nv image.sif python train.py",
+)
+def option_behind_image(case: Case) -> Iterator[Hit]:
+    """A container whose command begins with an option."""
+    for launch in case.launches:
+        if launch.kind == "container" and launch.program and re.match(r"--?[A-Za-z]", launch.program[0]) \
+                and launch.words[1:2] != ("run",):  # fmt: skip
+            yield Hit(
+                launch.line, f"{launch.program[0]} is the command that {launch.word} runs", "move it before the image"
+            )

@@ -182,7 +182,9 @@ def _unexpanded(case: Case) -> Iterator[Hit]:
     for directive in read_by_scheduler(case):
         for option in directive.options:
             match = re.search(r"\$\{?\w+\}?|\$\(", option.value)
-            if match and option.name in _UNEXPANDED.get(case.script.scheduler, ()) and not _is_filled(option.value):
+            names = _UNEXPANDED.get(case.script.scheduler, ())
+            output = case.script.scheduler == "pbs" and option.name in ("o", "e") and "PBS_JOB" not in option.value
+            if match and (option.name in names or output) and not _is_filled(option.value):
                 program = {"lsf": "bsub"}.get(case.script.scheduler, "qsub")
                 remedy = f"{program} -{option.name} ... when it is submitted" if option.name != "wd" else "#$ -cwd"
                 yield Hit(directive.line, f"{program} does not expand {match.group()} in -{option.name}", remedy)

@@ -26,6 +26,22 @@ def pbs_name_length(case: Case) -> Iterator[Hit]:
         )
 
 
+@rule(
+    "pbs-name",
+    "refused",
+    why="qsub takes letters, digits and + - . _ in a name",
+    example="#PBS -N run%1",
+    instead="#PBS -N run-1",
+)
+def pbs_name(case: Case) -> Iterator[Hit]:
+    """A job name with other characters than those that PBS takes."""
+    name = case.script.request.name
+    odd = re.search(r"[^\w.+-]", name)
+    if case.script.scheduler == "pbs" and odd and not is_template(name) and "$" not in name:
+        better = re.sub(r"[^\w.+-]", "-", name)
+        yield Hit(case.script.request.line("N"), f"{odd[0]!r} in the job name {name!r}", f"#PBS -N {better}")
+
+
 _TORQUE = ("b", "d", "D", "F", "K", "L", "n", "t", "T", "w")
 """Options of Torque's qsub that OpenPBS and PBS Pro do not have."""
 

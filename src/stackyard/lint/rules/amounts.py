@@ -1,0 +1,224 @@
+"""Rules on amounts: the memory and the cores that a program takes, against those of its job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.core.findings import counted
+from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
+from stackyard.lint.request import mebibytes, number
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.shell.words import is_known, shown
+from stackyard.lint.source import find_program
+
+
+@rule(
+    "heap-over-memory",
+    why="Java takes its heap and more: with all the memory of the job for the heap the scheduler ends the job",
+    example="#SBATCH --mem=8G\nexport NXF_OPTS='-Xmx8g'",
+    instead="#SBATCH --mem=8G\nexport NXF_OPTS='-Xmx6g'",
+)
+def heap_over_memory(case: Case) -> Iterator[Hit]:
+    """A heap of Java as large as the memory of the job."""
+    have = case.script.request.memory_mib
+    for number_, row in enumerate(case.script.code.splitlines(), 1):
+        found = re.search(r"-Xmx(\d+)([gGmM])\b", row)
+        heap = mebibytes(found[1] + found[2]) if found else None
+        if have and heap and found and heap >= have:
+            yield Hit(
+                number_,
+                f"-Xmx{found[1]}{found[2]} is all the memory of the job",
+                f"-Xmx{int(heap * 0.75) // 1024 or 1}g",
+            )
+            return
+
+
+_LONG = re.compile(
+    r"(?<!\S)--?(?:n?threads|num[-_]?threads|runThreadN|(?:n[-_]?)?cores|n?cpus|num[-_]cpus|(?:n[-_]?)?jobs)[= ](\d+)\b"
+)
+_SHORT = {
+    **dict.fromkeys(("make", "ninja", "snakemake", "parallel", "gmake"), "-j"),
+    **dict.fromkeys(("samtools", "sambamba"), "-@"),
+    **dict.fromkeys(("bwa", "bwa-mem2", "minimap2", "fastqc", "spades.py", "iqtree2", "raxmlHPC-PTHREADS"), "-t"),
+    **dict.fromkeys(("bowtie2", "bowtie", "hisat2", "tophat", "tophat2", "pigz", "cufflinks"), "-p"),
+    "gmx": "-nt",
+    "xargs": "-P",
+    "relion_refine": "--j",
+}
+"""Programs whose number of threads or jobs is a short option."""
+
+
+def _threads(words: tuple[str, ...]) -> int | None:
+    """The threads or jobs that a command is told to use."""
+    argv = list(unwrapped(list(words)))
+    name = argv[0].rsplit("/", 1)[-1] if argv else ""
+    text = shown(" ".join(argv))
+    if re.search(r"--(?:executor|cluster|profile|slurm)\b", text):  # of snakemake: as many jobs of the scheduler
+        return None
+    short = _SHORT.get(name)
+    found = re.search(rf"(?<!\S){re.escape(short)}[= ]?(\d+)(?!\S)", text) if short else None
+    found = found or _LONG.search(text)
+    return int(found[1]) if found else None
+
+
+def _cores(case: Case) -> tuple[int | None, bool]:
+    """The cores of the job on its first node, and whether the head names them."""
+    request = case.script.request
+    if case.script.scheduler != "slurm":
+        return (case.slots, True) if case.script.scheduler in ("pbs", "lsf") else (request.tasks, True)
+    if request.exclusive or request.values.keys() & {"cpus-per-gpu", "mincpus", "tres-per-task", "threads-per-core"}:
+        return None, False
+    tasks = request.node_tasks or request.tasks or 1
+    named = bool(request.values.keys() & {"cpus-per-task", "ntasks", "ntasks-per-node"})
+    return (
+        (tasks * (request.cpus_per_task or 1), named)
+        if is_plain(request.values.get("cpus-per-task"))
+        else (None, False)
+    )
+
+
+def is_plain(text: str | None) -> bool:
+    """Whether a value is a number, or not given."""
+    return text is None or number(text) is not None
+
+
+@rule(
+    "more-threads-than-cores",
+    why="Threads or jobs beyond the cores of the job wait for each other, or the scheduler ends the job",
+    example="#SBATCH --cpus-per-task=4\nsamtools sort -@ 16 in.bam",
+    instead="#SBATCH --cpus-per-task=4\nsamtools sort -@ $SLURM_CPUS_PER_TASK in.bam",
+)
+def more_threads_than_cores(case: Case) -> Iterator[Hit]:
+    """A number of threads or jobs on a command line that is larger than the cores; a note where the head names none."""
+    if case.script.is_filled_in or case.script.foreign or not case.script.is_batch:
+        return
+    cores, named = _cores(case)
+    starts: list[tuple[int, tuple[str, ...], int | None, bool]] = []
+    for each in case.script.commands:
+        if each.argv and not any(launch.command is each for launch in case.script.launches):
+            starts.append((each.line, each.argv, cores, named))
+    for launch in case.steps:
+        if launch.kind == "srun" and not launch.doubtful and not launch.given("exclusive") and case.innermost(launch):
+            own = launch.count("cpus-per-task") or case.script.request.cpus_per_task or 1
+            starts.append((launch.line, launch.program, own if cores else None, named or launch.given("cpus-per-task")))
+    for line, words, have, certain in starts:
+        threads = _threads(words)
+        if threads and have and threads > have and words[0] not in ("sbatch", "srun", "qsub", "bsub", "export", "ray"):
+            yield Hit(line, f"{threads} threads or jobs on {counted(have, 'core')}", f"request {threads} cores",
+                      None if certain else "note")  # fmt: skip
+            return
+
+
+@rule(
+    "all-cores-of-node",
+    "note",
+    evidence=("source",),
+    why="multiprocessing counts the cores of the node, not those of the job: the processes share the few that it has",
+    example="#SBATCH --cpus-per-task=2\npython work.py   (with multiprocessing.Pool())",
+    instead="Pool(len(os.sched_getaffinity(0)))",
+)
+def all_cores_of_node(case: Case) -> Iterator[Hit]:
+    """A pool of as many processes as the node has cores, in a job with some of them."""
+    cores, named = _cores(case)
+    for each in case.script.commands if cores and named and not case.script.request.exclusive else ():
+        program = python_program(each.argv)
+        file = find_program(program, case.directories) if program else None
+        text = file[0].read_text(errors="replace") if file else ""
+        pool = re.search(r"\bPool\(\s*\)|(?:Pool|Executor)\([^)\n]*cpu_count\(\)|n_jobs\s*=\s*-1", text)
+        if pool and not re.search(r"sched_getaffinity|process_cpu_count|_CPUS_PER_TASK|NSLOTS|NCPUS", text):
+            text = f"{shown(program[0]) if program else ''} starts a process for each core of the node"
+            yield Hit(each.line, f"{text}, and the job has {cores}", "Pool(len(os.sched_getaffinity(0)))")
+            return
+
+
+@rule(
+    "memory-for-each-slot",
+    "note",
+    why="Grid Engine multiplies h_vmem by the slots of the job: it waits for a host with that much, or for ever",
+    example="#$ -pe smp 8\n#$ -l h_vmem=48G",
+    instead="#$ -pe smp 8\n#$ -l h_vmem=6G",
+)
+def memory_for_each_slot(case: Case) -> Iterator[Hit]:
+    """A large amount of memory for each of several slots."""
+    slots, lines = case.script.request.tasks or 1, case.script.rows
+    for each in case.script.directives if case.script.scheduler == "sge" and slots > 1 else ():
+        found = re.search(r"\b(h_vmem|mem_free|s_vmem)=(\d+)([GgTt])", each.text)
+        total = int(found[2]) * slots * (1024 if found[3] in "Tt" else 1) if found else 0
+        if found and total >= 256 and each.line <= len(lines):
+            yield Hit(each.line, f"{found[1]}={found[2]}{found[3]} for each of {slots} slots is {total}G",
+                      f"{found[1]}={max(1, int(found[2]) // slots)}{found[3]}")  # fmt: skip
+
+
+@rule(
+    "memory-not-reserved",
+    "note",
+    why="-M ends a job that takes more; only rusage[mem=] makes LSF choose a host that has as much",
+    example="#BSUB -M 16000",
+    instead='#BSUB -M 16000\n#BSUB -R "rusage[mem=16000]"',
+)
+def memory_not_reserved(case: Case) -> Iterator[Hit]:
+    """``-M`` of LSF without a reservation."""
+    values = case.script.request.values
+    limited = case.script.scheduler == "lsf" and "M" in values and "nnodes" not in values
+    if limited and "rusage" not in (values.get("R") or "") and not case.script.request.exclusive:
+        yield Hit(case.script.request.line("M"), f"-M {values['M']} is a limit, and reserves nothing",
+                      f'#BSUB -R "rusage[mem={values["M"]}]"')  # fmt: skip
+
+
+@rule(
+    "rank-bound-to-core",
+    "note",
+    why="Open MPI binds each of one or two ranks to one core: all threads of the program run there",
+    example="#SBATCH --ntasks=1 --cpus-per-task=64\nmpirun -np 1 ./solver --threads 64",
+    instead="#SBATCH --ntasks=1 --cpus-per-task=64\nmpirun -np 1 --bind-to none ./solver --threads 64",
+)
+def rank_bound_to_core(case: Case) -> Iterator[Hit]:
+    """One or two ranks of mpirun with several threads, and no word on binding."""
+    for launch in case.steps:
+        ranks, words = launch.count("np"), " ".join(launch.words[: len(launch.words) - len(launch.program)])
+        said = re.search(r"bind|map-by|PE=|-ppn|-perhost|hydra|--cpus-per", words) or re.search(
+            r"BINDING|HYDRA|I_MPI_PIN|bind_to|intel", case.script.code)  # fmt: skip
+        value = launch.environment.get("OMP_NUM_THREADS")
+        threads = _threads(launch.program) or (number(value.text) if value else None) or 1
+        if launch.kind == "mpirun" and ranks and ranks <= 2 and threads > 1 and not said and case.innermost(launch):
+            yield Hit(launch.line, f"{threads} threads of a rank that Open MPI binds to one core", "--bind-to none")
+            return
+
+
+@rule(
+    "devices-over-gpus",
+    evidence=("source",),
+    why="Lightning stops where it has fewer GPUs than devices",
+    example="#SBATCH --gres=gpu:1\nsrun python train.py   (with Trainer(devices=2))",
+    instead="#SBATCH --gres=gpu:2\nsrun python train.py",
+)
+def devices_over_gpus(case: Case) -> Iterator[Hit]:
+    """More devices of Lightning than GPUs of a node."""
+    have = case.script.request.node_gpus
+    starts: list[tuple[int, Launch | None, tuple[str, ...]]] = [(each.line, each, ()) for each in case.steps]
+    for line, launch, _ in starts if have else ():
+        source = case.source(launch) if launch else None
+        if source and source.devices and have and source.devices > have and not any(
+                launch in each.via and each.kind in AGENTS for each in case.launches):  # fmt: skip
+            yield Hit(line, f"{source.file} has {source.devices} devices, and a node {counted(have, 'GPU')}",
+                      f"#SBATCH --gres=gpu:{source.devices}")  # fmt: skip
+            return
+
+
+@rule(
+    "kokkos-gpus",
+    "note",
+    why="LAMMPS gives its ranks the GPUs that -k names: those beyond are idle, and the ranks share the others",
+    example="#SBATCH --ntasks-per-node=4 --gres=gpu:4\nsrun lmp -k on g 1 -sf kk -in in.lj",
+    instead="#SBATCH --ntasks-per-node=4 --gres=gpu:4\nsrun lmp -k on g 4 -sf kk -in in.lj",
+)
+def kokkos_gpus(case: Case) -> Iterator[Hit]:
+    """Kokkos of LAMMPS on fewer GPUs than the job has on a node."""
+    have = case.script.request.node_gpus or 0
+    for launch in case.steps:
+        text = " ".join(launch.program)
+        found = re.search(r"(?:-k|-kokkos) on g(?:pus)? (\d+)\b", text) if is_known(text) or "-k on" in text else None
+        each = launch.count("np") or case.step(launch).per_node or 1
+        if found and int(found[1]) < have and each > 1:
+            yield Hit(launch.line, f"g {found[1]}, and {have} GPUs on each node", f"-k on g {have}")
