@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
+from stackyard.cli.images.onefile import built, is_file, is_source
 from stackyard.cli.output import echo, human_bytes, show_json
 from stackyard.core.errors import InputError
 from stackyard.yard.api import record_of
@@ -117,11 +118,13 @@ FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, ImageOptions], None
          "stackyard image build pytorch/2.13 --format oci --base debian -o images"),
         ("one file for Apptainer and Singularity, on a base of the yard",
          "stackyard image build pytorch/2.13 --format sif --base debian -o pytorch.sif"),
+        ("from a file of packages, in one command",
+         "stackyard image build environment.yml --base docker://debian:12 --format sif -o env.sif"),
         ("without a base: the prefix alone",
          "stackyard image build pytorch/2.13 --format oci --base scratch -o images"),
     ),
 )  # fmt: skip
-@click.argument("rev", required=False, metavar="[REV]")
+@click.argument("rev", required=False, metavar="[REV|FILE]")
 @click.option("--format", "kind", type=click.Choice(sorted(FORMATS)), required=True, help="What to make.")
 @click.option("--base", required=True, metavar="BASE", help="Below it: a base's name, oci:DIR[:NAME], or scratch.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file; for oci, a directory.")
@@ -143,17 +146,27 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Build an image of REV that needs neither this yard nor its path.
+    """Build an image of REV that needs neither this yard nor its path; or of the packages of a FILE, without a yard.
 
-    In both the prefix is at a path of its own, /opt/stackyard/STACK, which no directory of a host hides; files that
-    name its path in the yard are changed.
+    FILE is an environment.yml, a requirements.txt or a stack.yaml, which is built in a directory beside the output; its
+    lock is kept beside it. BASE is then a base's name, or where one comes from: docker://NAME:TAG, docker-archive:FILE,
+    sif:FILE, folder:DIR.
+
+    The prefix is at a path of its own, /opt/stackyard/STACK, which no directory of a host hides; files that name its
+    path in the yard are changed.
 
     A SIF has the base's files as they are, and REV as overlays: nothing is packed twice, and the same revision and base
     give the same file. Without REV it is the base alone. In an OCI image equal packages of the stack's revisions are
     equal layers: a registry and a node keep each once.
     """
-    record = None if rev is None else revision_of(context, rev)
-    FORMATS[kind](context, record, ImageOptions(base, output, name, prefix, compression, dry_run, as_json))
+    options = ImageOptions(base, output, name, prefix, compression, dry_run, as_json)
+    if rev is None or not is_file(rev):
+        FORMATS[kind](context, None if rev is None else revision_of(context, rev), options)
+        return
+    if dry_run:
+        raise InputError("--dry-run takes a revision, not a file", hint=f"stackyard deploy --dry-run {rev}")
+    with built(context, Path(rev), base, output.absolute().parent) as (own, record):
+        FORMATS[kind](own, record, replace(options, base="base") if is_source(base) else options)
 
 
 def wanted_of(
