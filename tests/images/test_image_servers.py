@@ -12,7 +12,8 @@ from image_bed import make
 
 from stackyard.host.files import automount
 from stackyard.images.squashfs import servers
-from support import programs
+from support import programs, testbed
+from support.cli import stackyard
 from support.processes import wait_for
 
 pytestmark = pytest.mark.real
@@ -51,3 +52,24 @@ def test_a_server_that_waits_for_its_image_is_named(tmp_path: Path, monkeypatch:
             os.kill(pid, signal.SIGKILL)
         subprocess.run(["umount", "--lazy", stage], check=True)
         below.wait(30)
+
+
+def test_an_idle_server_keeps_no_revision(tmp_path: Path) -> None:
+    """It has the image open for minutes after the last command; a command that runs does keep it."""
+    programs.need("mksquashfs", "squashfuse")
+    wheels = testbed.wheels(testbed.HERE / "wheels.txt")
+    (tmp_path / "stack.yaml").write_text(
+        "name: demo\nversion: '1'\nimage: squashfs\n"
+        f"environment:\n  dependencies:\n    - pip: [--no-index, '--find-links={wheels}', idna]\n"
+    )
+    words = ("--yard", tmp_path / "yard")
+    stackyard(*words, "deploy", tmp_path / "stack.yaml", HOME=str(tmp_path))
+    (python,) = (tmp_path / "yard/stacks/demo").glob("*/prefix/bin/python")
+    with subprocess.Popen([python, "-c", "import idna; print(flush=True); input()"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as running:  # fmt: skip
+        assert running.stdout is not None and running.stdout.readline()
+        said = stackyard(*words, "remove", "demo/1-py3-1", expect=None, HOME=str(tmp_path))
+        assert said.code and f"process {running.pid} of " in said.out + said.err
+        running.communicate(b"\n")
+    assert servers.of_images([python.parents[1]])[python.parents[1]], "the server has ended"
+    assert "removed demo/1-py3-1" in stackyard(*words, "remove", "demo/1-py3-1", HOME=str(tmp_path)).out

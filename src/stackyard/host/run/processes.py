@@ -39,13 +39,18 @@ def of_yard(roots: Iterable[bytes]) -> re.Pattern[bytes]:
 def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
     """The processes that name something matching this pattern, and the number of inaccessible ones.
 
+    The file system server of an image is none of them: it has the image open for the commands that run in it, which
+    are found themselves, and for some minutes after the last one.
+
     Variables set in a running shell are not visible (the kernel shows those at its start), but those of its children
     are, including this process.
     """
     processes, hidden = [], 0
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):  # noqa: PTH208
         try:
-            paths = frozenset(match for text in _names(pid) for match in pattern.findall(text))
+            served = _is_server(pid)
+            paths = frozenset() if served else frozenset(
+                match for text in _names(pid) for match in pattern.findall(text))  # fmt: skip
         except PermissionError:
             hidden += 1
             continue
@@ -54,6 +59,13 @@ def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
         if paths:
             processes.append(_found(pid, paths))
     return processes, hidden
+
+
+def _is_server(pid: int) -> bool:
+    """Whether it serves the image of a revision, as the launcher of an image starts it: ``... IMAGE PREFIX``."""
+    words = Path("/proc", str(pid), "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    program = os.path.basename(_target(Path("/proc", str(pid), "exe")))  # noqa: PTH119 - bytes
+    return program == b"squashfuse_ll" and len(words) > 2 and words[-2].endswith(b".sqsh")  # a staged copy, too
 
 
 def _names(pid: int) -> Iterator[bytes]:
