@@ -205,7 +205,7 @@ REPORTED: dict[str, tuple[str, str, str, str]] = {
     ),
     "gpu-list-by-hand": (
         _HEAD + "#SBATCH --gres=gpu:1\n#SBATCH -c 8\n#SBATCH --array=0-3\n#SBATCH --output=%A_%a\n"
-        "export CUDA_VISIBLE_DEVICES=$SLURM_ARRAY_TASK_ID\n./work\n",
+        "export CUDA_VISIBLE_DEVICES=$SLURM_ARRAY_TASK_ID\n./work $SLURM_ARRAY_TASK_ID\n",
         "export CUDA_VISIBLE_DEVICES=$SLURM_ARRAY_TASK_ID\n", "", "",
     ),
     "launcher-in-launcher": (
@@ -301,4 +301,42 @@ REPORTED: dict[str, tuple[str, str, str, str]] = {
         "#!/bin/bash\n#flux: -N 1\n#flux: -t 30m\n#flux: --signal=USR2@5m\nflux run -n 1 ./catcher\n",
         "flux run -n 1 ./catcher", "trap 'kill -USR2 $pid' USR2\nflux run -n 1 ./catcher & pid=$!\nwait $pid", "",
     ),
+    "dollar-in-single-quotes": (
+        _HEAD + "#SBATCH --nodes=1\nsrun bash -c './a.out --id=\\$SLURM_JOB_ID'\n", "\\$", "$", "",
+    ),
+    "wait-hides-failures": (
+        _HEAD + "#SBATCH --nodes=1\nset -e\n./a &\nwait\n./b\n", "wait", "wait $!", "",
+    ),
+    "still-to-be-filled-in": (
+        _HEAD + "#SBATCH --nodes=1\nimage=<container_image>\n./work $image\n", "<container_image>", "t.sif", "",
+    ),
+    "array-without-index": (
+        _HEAD + "#SBATCH --array=1-16\n#SBATCH -o %A_%a\n./simulate input\n", "input", "$SLURM_ARRAY_TASK_ID", "",
+    ),
+    "keeps-output-at-home": (
+        _PBS + "#PBS -k oe\n#PBS -o /data/logs\n#PBS -l select=1:ncpus=1\ncd $PBS_O_WORKDIR\n./run\n",
+        "-k oe", "-k n", "",
+    ),
+    "pmi-of-two-kinds": (
+        _HEAD + "#SBATCH --ntasks=4\nexport I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so\nsrun --mpi=pmix ./a.out\n",
+        "=pmix", "=pmi2", "",
+    ),
+    "thread-mpi-options": (
+        _HEAD + "#SBATCH --ntasks=2\nsrun gmx_mpi mdrun -ntmpi 2\n", "-ntmpi 2", "-ntomp 1", "",
+    ),
+    "image-without-slash": (
+        _HEAD + "#SBATCH --ntasks=2\nsrun --container-image=t.sqsh ./a.out\n", "t.sqsh", "./t.sqsh", "",
+    ),
+    "address-of-itself": (
+        _HEAD + "#SBATCH --ntasks=2\nexport MASTER_ADDR=\"${MASTER_ADDR}i\"\nsrun ./a.out\n",
+        "${MASTER_ADDR}i", "$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)", "",
+    ),
+    "port-of-kernel": (
+        _HEAD + "#SBATCH --ntasks=2\nexport MASTER_PORT=$((SLURM_JOB_ID % 16384 + 49152))\nsrun ./a.out\n",
+        "49152", "10000", "",
+    ),
+    "unknown-launch-option": (
+        _HEAD + "#SBATCH --ntasks=2\nsrun --n-tasks=2 ./a.out\n", "--n-tasks", "--ntasks", "",
+    ),
+    "unknown-option": (_HEAD + "#SBATCH --N=1\nsrun ./a.out\n", "--N=1", "-N 1", ""),
 }  # fmt: skip

@@ -85,7 +85,7 @@ def test_what_grid_engine_rejects(bed: Bed, line: str, rule: str, says: str, rem
 
 
 def test_what_grid_engine_takes_and_wastes(bed: Bed) -> None:
-    array = "#!/bin/bash\n#$ -t 1-8\n#$ -o out.log\n./a.out\n"
+    array = "#!/bin/bash\n#$ -t 1-8\n#$ -o out.log\n./a.out $SGE_TASK_ID\n"
     assert [each["rule"] for each in bed.lint(array)["findings"]] == ["time-missing", "array-output"]
     for name in ("out.$TASK_ID.log", "logs", "logs/", "/dev/null"):
         assert [each["rule"] for each in bed.lint(array.replace("out.log", name))["findings"]] == ["time-missing"], name

@@ -129,7 +129,7 @@ def address_localhost(case: Case) -> Iterator[Hit]:
         if launch.kind == "torchrun" and (launch.given("standalone") or launch.get("nnodes") == "1")
     ]
     for address in addresses(case):
-        if _LOCAL.match(address.text.strip("[]")) and not single:
+        if _LOCAL.match(address.text.strip("[]")) and not single and "LAUNCH_NODE_IPADDR:-" not in case.script.code:
             yield Hit(
                 address.line,
                 f"{address.option} is {address.text} in a job of {nodes} nodes",
@@ -186,6 +186,17 @@ def address_own_name(case: Case) -> Iterator[Hit]:
 )
 def address_launch_node(case: Case) -> Iterator[Hit]:
     """SLURM_LAUNCH_NODE_IPADDR, SLURM_SUBMIT_HOST, the last node or the whole node list as rank 0's address."""
+    named = re.search(
+        r"(?m)^(?!\s*#).*(?:endpoint|master_addr|MASTER_ADDR)[= ]\S*\$\{SLURM_LAUNCH_NODE_IPADDR:-", case.script.text
+    )
+    if named:
+        line = case.script.text.count("\n", 0, named.end()) + 1
+        yield Hit(line, "rank 0's address comes from $SLURM_LAUNCH_NODE_IPADDR", _start(case), "note")
+    code = case.script.code
+    named = re.search(r"(?:endpoint|master_addr|MASTER_ADDR)[= ]\S*\$\{SLURM_LAUNCH_NODE_IPADDR:-", code)
+    if named:
+        line = code.count("\n", 0, named.end()) + 1
+        yield Hit(line, "rank 0's address comes from $SLURM_LAUNCH_NODE_IPADDR", _start(case), "note")
     for address in addresses(case):
         wrong = re.search(r"SLURM_LAUNCH_NODE_IPADDR|SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST", address.origin)
         if wrong:
@@ -394,3 +405,20 @@ def same_port_twice(case: Case) -> Iterator[Hit]:
                 f"--master_port={int(port) + 1}",
             )
         seen.setdefault(port, launch.line)
+
+
+@rule(
+    "port-of-kernel",
+    "note",
+    why="The kernel gives ports from 32768 on to any connection: now and then the computed one is in use",
+    example="MASTER_PORT=$((SLURM_JOB_ID % 16384 + 49152))",
+    instead="MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))",
+)
+def port_of_kernel(case: Case) -> Iterator[Hit]:
+    """A port that is computed from the job, in the range of the kernel."""
+    for number, row in enumerate(case.script.code.splitlines(), 1):
+        found = re.search(r"PORT=\$\(\([^)]*%[^)]*\+\s*(\d{5})\s*\)\)|PORT=\$\(\(\s*(\d{5})\s*\+[^)]*%", row)
+        base = int(found[1] or found[2]) if found else 0
+        if 32768 <= base <= 65535:
+            yield Hit(number, f"the port is from {base} on", "$((20000 + SLURM_JOB_ID % 10000))")
+            return

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from stackyard.lint.launches import RANKS, Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.heads.head import read_by_scheduler
+from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import is_known, shown
 from stackyard.lint.smallcommands import is_no_program, is_small
 
@@ -77,13 +78,25 @@ def signal_not_received(case: Case) -> Iterator[Hit]:
         text = f"--signal={value} reaches the batch shell, which does not trap it: it ends the script"
         yield Hit(line, text, f"trap 'kill -{name} $pid' {name}; srun ... & pid=$!; wait $pid")
         return
-    last = case.script.commands[-1] if case.script.commands else None
-    waits = any(command.argv[:1] == ("wait",) for command in case.script.commands)
+    last = next((command for command in reversed(case.script.commands) if _works(command)), None)
+    functions = {name for command in case.script.commands for name in command.command.functions}
+    behind = [each for each in case.script.commands if each.command.background and each.argv[:1] != () and
+              each.argv[0] not in functions]  # fmt: skip
+    waits = bool(behind) and any(command.argv[:1] == ("wait",) for command in case.script.commands)
     works = last is not None and last.argv and last.argv[0] not in ("echo", "exit", "date", "trap", "wait")
     if last is not None and works and traps and not (execs or waits or last.command.background):
         name = last.argv[0]
         text = f"the shell runs its trap only after {shown(name)} in the foreground has ended"
         yield Hit(last.line, text, f"{shown(name)} ... & wait $!")
+
+
+def _works(command: ResolvedCommand) -> bool:
+    """Whether a command is a program that runs for a while, and not a small one or one of the shell."""
+    name = command.argv[0] if command.argv else ""
+    quiet = (
+        is_small(command.argv) or is_no_program(command.argv) or name in ("kill", "wait", "trap", "exit", "cp", "mv")
+    )
+    return bool(name) and not quiet and not command.command.within("function") and is_known(name)
 
 
 @rule(

@@ -196,7 +196,13 @@ _INSTALLS = re.compile(
     instead="pip install -r requirements.txt\nsrun -n 8 python train.py",
 )
 def pip_in_each_task(case: Case) -> Iterator[Hit]:
-    """pip install, or ``uv run`` with its synchronisation, in a step with several tasks."""
+    """pip install, or ``uv run`` with its synchronisation, in a step with several tasks, or in each of an array."""
+    if "array" in case.script.request.values and "TMPDIR" not in case.script.code:
+        for command in case.script.commands:
+            if _INSTALLS.match(shown(" ".join(command.argv))) and command.argv[:2] != ("uv", "run"):
+                yield Hit(command.line, "every task of the array installs packages into the same place",
+                          "install before the array is submitted", "note")  # fmt: skip
+                return
     for launch in case.steps:
         inner = [" ".join(command.resolved.argv) for command in case.script.inner if command.launch is launch]
         texts = [" ".join(launch.program), *inner, *(" ".join(command.argv) for command in case.worker(launch))]
@@ -241,7 +247,8 @@ def slots_without_mpiprocs(case: Case) -> Iterator[Hit]:
     """mpirun with more ranks than chunks, in a job of PBS that says nothing of ranks."""
     select = case.script.request.values.get("l.select") or ""
     chunks = case.script.request.nodes
-    for launch in case.steps if "ncpus" in select and "mpiprocs" not in select and chunks else ():
+    plain = (case.script.request.values.get("l.nodes") or "").isdecimal()  # Torque: one slot of each node
+    for launch in case.steps if (("ncpus" in select and "mpiprocs" not in select) or plain) and chunks else ():
         ranks = launch.count("np")
         listed = launch.given("hostfile") and "PBS_NODEFILE" not in (launch.get("hostfile") or "")
         own = launch.given("ppn", "map-by", "host", "oversubscribe") or launch.doubtful or listed
@@ -422,8 +429,8 @@ def threads_over_chunk(case: Case) -> Iterator[Hit]:
     """A chunk of PBS with fewer cores than mpiprocs times ompthreads."""
     for chunk in (case.script.request.values.get("l.select") or "").split("+"):
         sizes = dict(re.findall(r"(ncpus|mpiprocs|ompthreads)=(\d+)", chunk))
-        if len(sizes) == 3 and int(sizes["mpiprocs"]) * int(sizes["ompthreads"]) > int(sizes["ncpus"]):
-            threads = int(sizes["mpiprocs"]) * int(sizes["ompthreads"])
+        threads = int(sizes.get("mpiprocs", 0)) * int(sizes.get("ompthreads", 1))
+        if "ncpus" in sizes and threads > int(sizes["ncpus"]):
             yield Hit(case.script.request.line("l.select"), f"{threads} threads on {sizes['ncpus']} cores",
-                      f"mpiprocs={max(1, int(sizes['ncpus']) // int(sizes['ompthreads']))}")  # fmt: skip
+                      f"mpiprocs={max(1, int(sizes['ncpus']) // int(sizes.get('ompthreads', 1)))}")  # fmt: skip
             return

@@ -46,7 +46,9 @@ def ranks_over_node_gpus(case: Case) -> Iterator[Hit]:
         ranks, source = _per_node(case, launch), case.source(launch)
         if not ranks or not have or ranks <= have or source is None or _inside_agent(case, launch):
             continue
+        jax = _text(case, case.python(launch)) if "jax" in source.imports else ""
         by_rank = "horovod" in source.imports or source.device_line or case.group(launch) is not None
+        by_rank = by_rank or bool(re.search(r"distributed\.initialize\(\s*\)", jax))
         if by_rank and "MPS" not in case.script.code:
             text = f"{launch.word} starts {ranks} ranks of {source.file} on each node with {counted(have, 'GPU')}"
             yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node={have}")
@@ -64,12 +66,17 @@ def jax_one_gpu(case: Case) -> Iterator[Hit]:
     have = case.script.request.node_gpus or 0
     for launch in case.steps:
         ranks = _per_node(case, launch)
-        text = _text(case, case.python(launch)) if ranks and ranks < have else ""
+        one_each = case.script.request.gpus_per_task == 1 or launch.get("gpus-per-task") == "1"
+        text = _text(case, case.python(launch)) if ranks and (ranks < have or one_each) else ""
         if (
             re.search(r"distributed\.initialize\(", text)
             and re.search(r"\bjax\b", text)
             and "local_device_ids" not in text
         ):
+            if one_each:
+                text = "each task sees one GPU, and jax.distributed takes that of its local rank"
+                yield Hit(launch.line, text, "leave out --gpus-per-task, or local_device_ids=0")
+                continue
             message = (
                 f"{counted(ranks or 0, 'task')} on each node with {have} GPUs: jax.distributed uses one GPU per task"
             )
@@ -219,7 +226,13 @@ def accelerate_separate_worlds(case: Case) -> Iterator[Hit]:
     """accelerate on each of several nodes, which is told of one, or not which one it is."""
     for launch in case.launches:
         outer = launch.ranks_of
-        if launch.kind != "accelerate" or outer is None or launch.given("config_file") or launch.doubtful:
+        if launch.kind != "accelerate" or outer is None or launch.doubtful:
+            continue
+        if launch.given("config_file"):
+            fixed = re.search(r"(?m)^machine_rank: *\d", case.script.text) and "num_machines" in case.script.text
+            if fixed and not launch.given("machine_rank") and (case.step(outer).nodes or 1) > 1:
+                text = "every node has the machine rank of the configuration"
+                yield Hit(launch.line, text, "--machine_rank $SLURM_NODEID, in each task")
             continue
         nodes = case.step(outer).nodes
         if not nodes or nodes < 2 or "ACCELERATE_" in case.script.code:
@@ -301,7 +314,8 @@ def mpi_program_alone(case: Case) -> Iterator[Hit]:
     tasks = case.script.request.all_tasks or 0
     for command in case.script.commands if tasks > 1 and not case.launches else ():
         name = command.argv[0].rsplit("/", 1)[-1] if command.argv else ""
-        if re.search(r"[._-]mpi$", name) and not re.search(r"^(?:module|which|ldd)", name):
+        parallel = name.endswith("Foam") and "-parallel" in command.argv
+        if re.search(r"[._-]mpi$", name) or parallel:
             yield Hit(command.line, f"{name} starts as 1 rank in a job with {tasks} tasks", f"srun {name} ...")
             return
 
@@ -337,3 +351,66 @@ def agent_idle_gpus(case: Case) -> Iterator[Hit]:
         total, nodes = launch.count("num_processes"), launch.count("num_machines") or 1
         if launch.kind == "accelerate" and total and 1 <= total < have * nodes and not launch.doubtful:
             yield Hit(launch.line, f"{total} processes, and {have * nodes} GPUs", f"--num_processes {have * nodes}")
+
+
+@rule(
+    "pmi-of-two-kinds",
+    why="The library speaks another protocol than the one that srun offers: the ranks wait for it at their start",
+    example="export I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so\nsrun --mpi=pmix ./a.out",
+    instead="export I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so\nsrun --mpi=pmi2 ./a.out",
+)
+def pmi_of_two_kinds(case: Case) -> Iterator[Hit]:
+    """Intel MPI's library for PMI-1 or PMI-2 with ``--mpi=pmix``, or that of PMIx with ``--mpi=pmi2``."""
+    for launch in case.steps:
+        value, kind = launch.environment.get("I_MPI_PMI_LIBRARY"), launch.get("mpi") or ""
+        if launch.kind == "srun" and value and kind.startswith("pmi") and ("pmix" in value.text) != ("pmix" in kind):
+            yield Hit(launch.line, f"--mpi={kind} with {Path(value.text).name}", "one kind of PMI for both")
+
+
+@rule(
+    "thread-mpi-options",
+    "refused",
+    why="Only the build of GROMACS without an MPI library has thread-MPI: gmx_mpi stops at its options",
+    example="srun -n 2 gmx_mpi mdrun -ntmpi 2",
+    instead="srun -n 2 gmx_mpi mdrun -ntomp 8",
+)
+def thread_mpi_options(case: Case) -> Iterator[Hit]:
+    """``-ntmpi`` or ``-nt`` for gmx_mpi."""
+    for command in case.script.commands:
+        words = " ".join(command.argv)
+        found = re.search(r"\b(?:gmx_mpi\S*\s+mdrun|mdrun_mpi)\b.*\s(-ntmpi|-nt)\s+([2-9]|\d\d+)\b", words)
+        if found:
+            yield Hit(command.line, f"gmx_mpi has no {found[1]}", "ranks by the launcher, -ntomp for threads")
+            return
+
+
+@rule(
+    "image-without-slash",
+    why="pyxis takes a name without a slash for an image of a registry, and tries to download it",
+    example="srun --container-image=pytorch.sqsh python train.py",
+    instead="srun --container-image=./pytorch.sqsh python train.py",
+)
+def image_without_slash(case: Case) -> Iterator[Hit]:
+    """A file of enroot without a directory."""
+    for number, row in enumerate(case.script.rows, 1):
+        found = re.search(r"--container-image[= ][\"']?([\w.+-]+\.sqsh)\b", row)
+        if found and (not row.lstrip().startswith("#") or row.startswith("#SBATCH")):
+            yield Hit(number, f"{found[1]} is taken for an image of a registry", f"--container-image=./{found[1]}")
+            return
+
+
+@rule(
+    "address-of-itself",
+    why="The variable is made of itself and was never set: rank 0 is looked for at an empty address",
+    example='export MASTER_ADDR="${MASTER_ADDR}i"',
+    instead="MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)i",
+)
+def address_of_itself(case: Case) -> Iterator[Hit]:
+    """MASTER_ADDR whose only value is made of MASTER_ADDR."""
+    settings = re.findall(r"(?m)^\s*(?:export\s+)?MASTER_ADDR=(\S.*)$", case.script.code)
+    own = [text for text in settings if re.search(r"\$\{?MASTER_ADDR\b(?!:)", text)]
+    sourced = re.search(r"(?m)^\s*(?:source|\.)\s+(?!\S*(?:activate|conda\.sh|bashrc|profile))", case.script.code)
+    if own and len(own) == len(settings) and not sourced:
+        line = next(number for number, row in enumerate(case.script.rows, 1) if "MASTER_ADDR=" in row)
+        first = "MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)"
+        yield Hit(line, "MASTER_ADDR is used in its own value, and never set before", first)

@@ -380,3 +380,94 @@ def option_behind_image(case: Case) -> Iterator[Hit]:
             yield Hit(
                 launch.line, f"{launch.program[0]} is the command that {launch.word} runs", "move it before the image"
             )
+
+
+@rule(
+    "dollar-in-single-quotes",
+    why="In single quotes the backslash stays, so that the inner shell gets the text $NAME and not its value",
+    example="srun bash -c 'torchrun --rdzv_id=\\$SLURM_JOB_ID train.py'",
+    instead="srun bash -c 'torchrun --rdzv_id=$SLURM_JOB_ID train.py'",
+)
+def dollar_in_single_quotes(case: Case) -> Iterator[Hit]:
+    """A backslash before ``$NAME`` in the single-quoted text that a shell of the tasks runs."""
+    for match in re.finditer(r"(?:ba)?sh\s+-\w*c\s+'([^']*)'", case.script.text):
+        found = re.search(r"\\\$\{?\w+", match[1])
+        if found:
+            line = case.script.text.count("\n", 0, match.start(1) + found.start()) + 1
+            yield Hit(line, f"{found[0]} stays as it is written", found[0][1:])
+            return
+
+
+@rule(
+    "wait-hides-failures",
+    "note",
+    why="wait without a number returns 0, whatever the programs in the background returned",
+    example="set -e\n./a &\n./b &\nwait\ntouch done",
+    instead="set -e\n./a & a=$!\n./b & b=$!\nwait $a\nwait $b\ntouch done",
+)
+def wait_hides_failures(case: Case) -> Iterator[Hit]:
+    """A plain ``wait`` under ``set -e``, with further commands behind it."""
+    strict = re.search(r"(?m)^\s*set\s+-\w*e", case.script.code)
+    background = [command.line for command in case.script.commands if command.command.background]
+    for at, command in enumerate(case.script.commands) if strict and background else ():
+        behind = [after for after in case.script.commands[at + 1 :] if after.argv[:1] not in (("echo",), ("date",), ())]
+        if command.argv == ("wait",) and behind and background[0] < command.line:
+            text = "set -e does not see a failure of what ran in the background"
+            yield Hit(command.line, text, "wait for each number")
+            return
+
+
+@rule(
+    "still-to-be-filled-in",
+    "note",
+    why="The shell reads <NAME> as a redirection from a file of that name",
+    example="#SBATCH --nodes=1\nimage=<container_image>",
+    instead="#SBATCH --nodes=1\nimage=/images/train.sif",
+)
+def still_to_be_filled_in(case: Case) -> Iterator[Hit]:
+    """A placeholder in the value of a variable."""
+    for number, row in enumerate(case.script.rows if case.script.is_batch else (), 1):
+        found = re.match(r"\s*(?:export\s+)?\w+=(<[a-z][\w -]*>)\s*$", row)
+        if found and number not in case.script.inner_lines:
+            yield Hit(number, f"{found[1]} is still to be filled in", "the value")
+            return
+
+
+@rule(
+    "array-without-index",
+    "note",
+    why="Without its index every task of the array does the same, and writes the same files",
+    example="#SBATCH --array=1-16\n./simulate input.dat",
+    instead="#SBATCH --array=1-16\n./simulate input-$SLURM_ARRAY_TASK_ID.dat",
+)
+def array_without_index(case: Case) -> Iterator[Hit]:
+    """A job array in which nothing but a sleep uses the index; a program may read it itself."""
+    first, last = _array(case)
+    code = re.sub(r"(?m)^\s*(?:sleep|echo)\b.*$", "", case.script.code)
+    code = re.sub(r"(?m)^#.*$", "", code)
+    index = r"ARRAY_TASK|ARRAY_INDEX|PBS_ARRAYID|LSB_JOBINDEX|SGE_TASK_ID|SLURM_ARRAY|\$@|\$1"
+    one_by_one = re.search(r"%1\b", case.script.request.values.get("array") or "")
+    if first is None or not last or last <= first or re.search(index, code) or case.script.is_filled_in or one_by_one:
+        return
+    if any(
+        command.argv and command.argv[0] not in ("module", "cd", "echo", "sleep") for command in case.script.commands
+    ):
+        line = case.script.request.line("array", "J", "t")
+        text = f"{last - first + 1} tasks, and this script does not use their index"
+        yield Hit(line, text, "the index in the names of its files")
+
+
+@rule(
+    "keeps-output-at-home",
+    why="-k leaves the output in the home directory of the execution host: -o and -e are not used",
+    example="#PBS -k oe\n#PBS -o /data/logs",
+    instead="#PBS -o /data/logs",
+)
+def keeps_output_at_home(case: Case) -> Iterator[Hit]:
+    """``-k`` of PBS beside a path for the same stream."""
+    values = case.script.request.values
+    kept = values.get("k") or "" if case.script.scheduler == "pbs" else ""
+    lost = [name for name in "oe" if name in kept and "d" not in kept and "n" not in kept and name in values]
+    if lost:
+        text = f"-k {kept} makes PBS ignore -{' and -'.join(lost)}"
+        yield Hit(case.script.request.line("k"), text, "leave out -k")

@@ -150,6 +150,11 @@ def directive_variable(case: Case) -> Iterator[Hit]:
         yield from _unexpanded(case)
         return
     for directive in read_by_scheduler(case):
+        apart = re.match(r"--(container-[\w-]+)\s+(\$\S+)", directive.text)
+        if apart:
+            yield Hit(directive.line, f"sbatch does not expand {apart[2]} in --{apart[1]}",
+                      f"sbatch --{apart[1]}={apart[2]} ...")  # fmt: skip
+    for directive in read_by_scheduler(case):
         for option in directive.options:
             match = re.search(r"\$\{?\w+\}?|\$\(", option.value)
             if match and option.name not in ("export", "wrap", "comment") and not _is_filled(option.value):
@@ -164,10 +169,9 @@ def directive_variable(case: Case) -> Iterator[Hit]:
                 value = option.value
                 for name, pattern in known.items():
                     value = value.replace(name, pattern)
-                remedy = (
-                    f"#SBATCH --{option.name}={value}" if "$" not in value else f"sbatch --{option.name}={value} ..."
-                )
-                yield Hit(directive.line, f"sbatch does not expand {match.group()} in --{option.name}", remedy)
+                name = option.name or option.written
+                remedy = f"#SBATCH --{name}={value}" if "$" not in value else f"sbatch --{name}={value} ..."
+                yield Hit(directive.line, f"sbatch does not expand {match.group()} in --{name}", remedy)
 
 
 _UNEXPANDED = {
@@ -230,9 +234,11 @@ def _single(kind: str, options: Sequence[Option]) -> Iterator[tuple[str, str]]:
         pieces = re.split(r",(?=[\w.]+=)", option.value) if kind == "pbs" and option.name == "l" else []
         items = [piece.partition("=") for piece in pieces]
         yield from [(f"-l {name}", value) for name, _, value in items if name in ("select", "nodes", "walltime")]
-        yield option.name, option.value
+        yield option.name or (f"--{option.written}" if option.written in _PLUGIN_LISTS else ""), option.value
 
 
+_PLUGIN_LISTS = ("container-mounts", "container-env", "container-image")
+"""Options of pyxis that do not add up."""
 _SPOKEN = re.compile(r"(?:(\d+)\s*d(?:ays?)?)?\s*(?:(\d+)\s*h(?:(?:ou)?rs?)?)?\s*(?:(\d+)\s*m(?:in(?:ute)?s?)?)?", re.I)
 
 

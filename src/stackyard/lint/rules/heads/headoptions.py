@@ -11,6 +11,7 @@ from stackyard.lint.options import Option, Table, read_options
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.rules.heads.head import NAMES, read_by_scheduler
 from stackyard.lint.script import Script
+from stackyard.lint.shell.words import is_known
 from stackyard.lint.tables import FLUX, HEADS, PLUGIN_OPTIONS, SBATCH, SRUN
 
 _RUNNERS = {"slurm": ("srun", SRUN), "flux": ("flux run", FLUX)}
@@ -30,6 +31,11 @@ def unknown_option(case: Case) -> Iterator[Hit]:
         return
     for directive in read_by_scheduler(case):
         for option in directive.options:
+            if len(option.written) == 1 and re.search(rf"(?<!\S)--{option.written}(?==|\s|$)", directive.text) \
+                    and case.script.scheduler == "slurm":  # fmt: skip
+                better = directive.text.replace(f"--{option.written}=", f"-{option.written} ").replace("--", "-", 1)
+                yield Hit(directive.line, f"sbatch has no option --{option.written}", f"{directive.tag} {better}")
+                continue
             plugin = option.written in PLUGIN_OPTIONS and case.script.scheduler == "slurm"
             if not option.name and not plugin and not is_template(option.written):
                 yield _unknown(case.script, table, directive, option)
@@ -82,7 +88,7 @@ def option_without_value(case: Case) -> Iterator[Hit]:
             continue
         hyphens = "--" if kind in ("slurm", "flux") and len(option.written) > 1 else "-"
         dashed, words = hyphens + option.written, split_directive(directive.text, directive.kind)
-        if words[-1:] == [dashed] or (words[-1:] == [f"{dashed}="] and option.name in _NUMBERS):
+        if words[-1:] == [dashed] or (words[-1:] == [f"{dashed}="] and option.name in (*_NUMBERS, "gres", "gpus")):
             remedy = f"{directive.tag} {' '.join(words).removesuffix('=')} VALUE"
             yield Hit(directive.line, f"{dashed} has no value: {_PROGRAMS[kind]} rejects the directive", remedy)
 
@@ -210,7 +216,7 @@ def _unquoted(case: Case) -> Iterator[Hit]:
     instead="srun --gpus=3 ./a.out",
 )
 def unknown_launch_option(case: Case) -> Iterator[Hit]:
-    """An srun with a short option that it does not have, as one of a long name with one hyphen."""
+    """An srun with an option that it does not have; a warning for a long one, which a plugin of the site may add."""
     for launch in case.launches:
         for option in launch.reading.options if launch.kind == "srun" else ():
             if not option.name and len(option.written) == 1 and option.written.isalpha():
@@ -218,6 +224,11 @@ def unknown_launch_option(case: Case) -> Iterator[Hit]:
                 meant = f"--{option.written}{option.value}"
                 better = meant if SRUN.canonical(meant[2:]) else "srun --help has its options"
                 yield Hit(launch.line, text, better)
+            elif not option.name and len(option.written) > 1 and option.written not in PLUGIN_OPTIONS:
+                near = SRUN.nearest(option.written)
+                if near and is_known(option.written):
+                    text = f"srun has no option --{option.written}: did you mean {near!r}?"
+                    yield Hit(launch.line, text, f"--{near}", "warning")
 
 
 @rule(
