@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -54,17 +55,23 @@ def test_a_server_that_waits_for_its_image_is_named(tmp_path: Path, monkeypatch:
         below.wait(30)
 
 
-def test_an_idle_server_keeps_no_revision(tmp_path: Path) -> None:
-    """It has the image open for minutes after the last command; a command that runs does keep it."""
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """The interpreter of a stack in an image."""
     programs.need("mksquashfs", "squashfuse")
     wheels = testbed.wheels(testbed.HERE / "wheels.txt")
     (tmp_path / "stack.yaml").write_text(
         "name: demo\nversion: '1'\nimage: squashfs\n"
         f"environment:\n  dependencies:\n    - pip: [--no-index, '--find-links={wheels}', idna]\n"
     )
-    words = ("--yard", tmp_path / "yard")
-    stackyard(*words, "deploy", tmp_path / "stack.yaml", HOME=str(tmp_path))
+    stackyard("--yard", tmp_path / "yard", "deploy", tmp_path / "stack.yaml", HOME=str(tmp_path))
     (python,) = (tmp_path / "yard/stacks/demo").glob("*/prefix/bin/python")
+    return python
+
+
+def test_an_idle_server_keeps_no_revision(python: Path, tmp_path: Path) -> None:
+    """It has the image open for minutes after the last command; a command that runs does keep it."""
+    words = ("--yard", tmp_path / "yard")
     with subprocess.Popen([python, "-c", "import idna; print(flush=True); input()"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE) as running:  # fmt: skip
         assert running.stdout is not None and running.stdout.readline()
@@ -73,3 +80,21 @@ def test_an_idle_server_keeps_no_revision(tmp_path: Path) -> None:
         running.communicate(b"\n")
     assert servers.of_images([python.parents[1]])[python.parents[1]], "the server has ended"
     assert "removed demo/1-py3-1" in stackyard(*words, "remove", "demo/1-py3-1", HOME=str(tmp_path)).out
+
+
+def test_a_damaged_image_is_named(python: Path, tmp_path: Path) -> None:
+    """Its size is the same, and its first block whole: only what runs in it fails, in many ways."""
+    image = python.parents[2] / "image.sqsh"
+    for pid in servers.of_images([python.parents[1]])[python.parents[1]]:
+        os.kill(pid, signal.SIGKILL)
+    data = bytearray(image.read_bytes())
+    for at in range(4096, len(data) - 20_000, 997):
+        data[at] ^= 0xFF
+    image.chmod(0o644)
+    image.write_bytes(data)
+    os.utime(image, (time.time() + 60, time.time() + 60))
+    words = ("--yard", tmp_path / "yard")
+    said = stackyard(*words, "verify", "demo/1-py3-1", expect=3, HOME=str(tmp_path)).out
+    assert "image.sqsh has changed: its hash is not the one in the record" in said and "fsck --deep --repair" in said
+    said = stackyard(*words, "fsck", "demo/1-py3-1", expect=None, HOME=str(tmp_path)).out
+    assert "image.sqsh: sha256" in said

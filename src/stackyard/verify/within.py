@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stackyard.core.errors import StackyardError
+from stackyard.core.errors import StackyardError, cause
 from stackyard.host.files.scratch import scratch
 from stackyard.images.squashfs.enter import run_module_within, staying_mounted
 from stackyard.images.squashfs.file import superblock
@@ -22,6 +22,7 @@ from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
 LIMIT_S = 6 * 3600.0
+_RESTORE = "`stackyard fsck --deep --repair {}`, or restore it from a copy"
 
 
 def within(record: BuildRecord, *request: Any, **options: Any) -> Report:
@@ -34,8 +35,34 @@ def within(record: BuildRecord, *request: Any, **options: Any) -> Report:
         StackyardError: the checks could not be run.
     """
     if bad := _damage(record):
-        name = RevisionPaths.of(record.path).image.name
-        return only(record, CheckResult("consistency", name, "failed", bad.message, bad.hint or ""))
+        return _damaged(record, bad.message, bad.hint or "")
+    try:
+        report = _verified(record, request, options)
+    except StackyardError:
+        if text := _different(record):  # programs in a damaged image end by signals, as by the OOM killer
+            return _damaged(
+                record, text, f"`stackyard fsck --deep --repair {record.module}`, or restore it from a copy"
+            )
+        raise
+    if report.state != "failed" or not (text := _different(record)):
+        return report
+    return _damaged(record, text, _RESTORE.format(record.module))
+
+
+def _damaged(record: BuildRecord, text: str, hint: str) -> Report:
+    name = RevisionPaths.of(record.path).image.name
+    return only(record, CheckResult("consistency", name, "failed", text, hint))
+
+
+def _different(record: BuildRecord) -> str:
+    """How the image differs from its record: read whole, since something in it has failed."""
+    try:
+        return record.payload.changed(RevisionPaths.of(record.path).image)
+    except OSError as error:
+        return f"cannot read {RevisionPaths.of(record.path).image}: {cause(error)}"
+
+
+def _verified(record: BuildRecord, request: tuple[Any, ...], options: dict[str, Any]) -> Report:
     with scratch("within") as work:
         (work / "asked").write_bytes(pickle.dumps((record, request, options)))
         done = run_module_within(record.payload, __name__, str(work), timeout_s=LIMIT_S)
@@ -49,8 +76,8 @@ def _damage(record: BuildRecord) -> StackyardError | None:
     try:
         superblock(RevisionPaths.of(record.path).image)
     except StackyardError as error:
-        cause = error.__cause__
-        return None if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError) else error
+        reason = error.__cause__
+        return None if isinstance(reason, OSError) and not isinstance(reason, FileNotFoundError) else error
     return None
 
 

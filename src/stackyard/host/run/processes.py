@@ -39,26 +39,37 @@ def of_yard(roots: Iterable[bytes]) -> re.Pattern[bytes]:
 def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
     """The processes that name something matching this pattern, and the number of inaccessible ones.
 
-    The file system server of an image is none of them: it has the image open for the commands that run in it, which
-    are found themselves, and for some minutes after the last one.
+    The file system server of an image has that open for some minutes after the last command in it. In its place the
+    commands are found that share its mount namespace; a server alone is idle, and keeps nothing.
 
     Variables set in a running shell are not visible (the kernel shows those at its start), but those of its children
     are, including this process.
     """
-    processes, hidden = [], 0
-    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):  # noqa: PTH208
+    processes, hidden, pids = [], 0, sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+    for pid in pids:
         try:
-            served = _is_server(pid)
-            paths = frozenset() if served else frozenset(
-                match for text in _names(pid) for match in pattern.findall(text))  # fmt: skip
+            paths = frozenset(match for text in _names(pid) for match in pattern.findall(text))
+            if paths:
+                processes += [_found(each, paths) for each in _users(pid, pids)]
         except PermissionError:
             hidden += 1
-            continue
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if paths:
-            processes.append(_found(pid, paths))
-    return processes, hidden
+    return list({process.pid: process for process in processes}.values()), hidden
+
+
+def _users(pid: int, pids: Iterable[int]) -> list[int]:
+    """The process itself; of a server of an image instead the commands that run where it is mounted."""
+    if not _is_server(pid):
+        return [pid]
+    space, commands = _target(Path("/proc", str(pid), "ns/mnt")), []
+    for other in pids:
+        try:
+            if _target(Path("/proc", str(other), "ns/mnt")) == space and not _is_server(other):
+                commands.append(other)
+        except OSError:  # another account's: this server is not in its namespaces
+            continue
+    return [pid] if os.getpid() in commands else commands  # mounted for the whole machine: anything may use it
 
 
 def _is_server(pid: int) -> bool:

@@ -47,12 +47,17 @@ def unanswered(record: BuildRecord) -> Fault | None:
 
 
 def image_faults(record: BuildRecord, reader: Reader, *, deep: bool) -> Iterator[Fault]:
-    """Faults of the image compared with the packed one: its size and superblock, or every byte."""
-    path, packed = RevisionPaths.of(record.path).image, record.payload.facts()
+    """Faults of the image compared with the packed one: its size and superblock, or every byte.
+
+    An image that was written after the record, which is written last, is read whole.
+    """
+    paths, packed = RevisionPaths.of(record.path), record.payload.facts()
+    path = paths.image
     if not disk.is_there(path):
         yield Fault(path, "missing", "is missing")
         return
-    size = path.stat().st_size
+    status = path.stat()
+    size, deep = status.st_size, deep or (paths.record.exists() and status.st_mtime > paths.record.stat().st_mtime + 1)
     if size != packed["bytes"]:
         yield Fault(path, "changed", f"{size:,} bytes instead of {packed['bytes']:,}")
         return
