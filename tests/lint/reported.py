@@ -339,4 +339,25 @@ REPORTED: dict[str, tuple[str, str, str, str]] = {
         _HEAD + "#SBATCH --ntasks=2\nsrun --n-tasks=2 ./a.out\n", "--n-tasks", "--ntasks", "",
     ),
     "unknown-option": (_HEAD + "#SBATCH --N=1\nsrun ./a.out\n", "--N=1", "-N 1", ""),
+    "jsrun-ranks-over-cores": (
+        "#!/bin/bash\n#BSUB -W 1:00\n#BSUB -o o.%J\n#BSUB -nnodes 1\njsrun -n1 -a10 -c4 ./a.out\n",
+        "-c4", "-c10", "",
+    ),
+    "step-fills-node": (
+        _HEAD + "#SBATCH --nodes=1\n#SBATCH --exclusive\n#SBATCH -c 4\nsrun -c 4 ./a.out\n",
+        "srun -c", "srun -n 1 -c", "",
+    ),
+    "program-on-one-of-nodes": (
+        _HEAD + "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nsrun ray start --address=h:6379 --block &\n"
+        "srun --overlap python -m verl.trainer.main_ppo trainer.nnodes=1\nwait\n",
+        "nnodes=1", "nnodes=2", "",
+    ),
+    "broker-for-each-slot": (
+        "#!/bin/bash\n#PBS -l walltime=01:00:00\n#PBS -l ncpus=96\ncd $PBS_O_WORKDIR\nmpirun flux start ./work\n",
+        "mpirun", "mpirun --map-by ppr:1:node", "",
+    ),
+    "more-ranks-than-slots": (
+        _HEAD + "#SBATCH --nodes=1\n#SBATCH -c 32\nmodule load openmpi\nmpirun -np 32 ./a.out\n",
+        "-c 32", "--ntasks=32", "",
+    ),
 }  # fmt: skip

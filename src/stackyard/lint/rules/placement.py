@@ -434,3 +434,60 @@ def threads_over_chunk(case: Case) -> Iterator[Hit]:
             yield Hit(case.script.request.line("l.select"), f"{threads} threads on {sizes['ncpus']} cores",
                       f"mpiprocs={max(1, int(sizes['ncpus']) // int(sizes.get('ompthreads', 1)))}")  # fmt: skip
             return
+
+
+@rule(
+    "step-fills-node",
+    why="In a job with --exclusive and no number of tasks, srun -c starts as many tasks as fit into the whole nodes",
+    example="#SBATCH --exclusive --cpus-per-task=4\nsrun -c 4 python train.py",
+    instead="#SBATCH --exclusive --cpus-per-task=4\nsrun -n 1 -c 4 python train.py",
+)
+def step_fills_node(case: Case) -> Iterator[Hit]:
+    """srun with cores for each task, and no number of tasks, in a job that has whole nodes."""
+    values = case.script.request.values
+    tasks = any(name.startswith("ntasks") for name in values)
+    by_variable = "SRUN_CPUS_PER_TASK" in case.script.code
+    for launch in case.steps if case.script.scheduler == "slurm" and "exclusive" in values and not tasks else ():
+        own = launch.given("ntasks", "ntasks-per-node", "ntasks-per-gpu", "exclusive") or launch.doubtful
+        if launch.kind == "srun" and not own and (launch.given("cpus-per-task") or by_variable):
+            cores = launch.get("cpus-per-task") or values.get("cpus-per-task") or "its"
+            text = f"srun starts a task for every {shown(cores)} cores of the nodes"
+            yield Hit(launch.line, text, f"srun -n {case.nodes or 1} ...")
+            return
+
+
+@rule(
+    "program-on-one-of-nodes",
+    "note",
+    why="The other nodes of the job are charged and idle",
+    example="#SBATCH --nodes=2\nsrun ... python -m verl.trainer.main_ppo trainer.nnodes=1",
+    instead="#SBATCH --nodes=2\nsrun ... python -m verl.trainer.main_ppo trainer.nnodes=2",
+)
+def program_on_one_of_nodes(case: Case) -> Iterator[Hit]:
+    """A program with Ray that is told of fewer nodes than the job has."""
+    nodes = case.nodes or 0
+    for launch in case.launches if nodes > 1 and re.search(r"\bray start\b", case.script.code) else ():
+        found = re.search(r"(?<!\S)(?:\S+\.)?(?:nnodes|num_nodes)=(\d+)(?!\S)", " ".join(launch.words))
+        if found and int(found[1]) < nodes and case.innermost(launch):
+            row = next((n for n, text in enumerate(case.script.rows, 1) if found[0] in text), launch.line)
+            yield Hit(row, f"{found[0]} in a job with {nodes} nodes", found[0].replace(found[1], str(nodes)))
+            return
+
+
+@rule(
+    "broker-for-each-slot",
+    "note",
+    why="One broker of Flux serves a node: with one for each slot Flux sees as many nodes, of one core each",
+    example="#PBS -l ncpus=96\nmpirun flux start ./workflow.py",
+    instead="#PBS -l ncpus=96\nmpirun --map-by ppr:1:node flux start ./workflow.py",
+)
+def broker_for_each_slot(case: Case) -> Iterator[Hit]:
+    """``flux start`` by mpirun without a number, or by several tasks on each node."""
+    for launch in case.launches:
+        if launch.program[:2] != ("flux", "start"):
+            continue
+        plain = launch.kind == "mpirun" and not launch.given("np", "ppn", "map-by", "npernode", "pernode", "hostfile")
+        several = launch.kind == "srun" and (case.step(launch).per_node or 1) > 1
+        if (plain or several) and not launch.doubtful:
+            yield Hit(launch.line, "flux starts once for each slot, and not for each node", "one task on each node")
+            return

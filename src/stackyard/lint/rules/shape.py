@@ -85,7 +85,9 @@ def _whole_nodes(case: Case) -> bool:
 )
 def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
     """An mpirun with more ranks than the job has tasks; a note unless the MPI is known to be Open MPI."""
-    tasks = case.script.request.all_tasks
+    request = case.script.request
+    alone = request.nodes if not any(name.startswith("ntasks") for name in request.values) else None
+    tasks = request.all_tasks or (alone if case.script.scheduler == "slurm" and not request.exclusive else None)
     for launch in case.launches:
         ranks = launch.count("np")
         if launch.kind != "mpirun" or not ranks or not tasks or ranks <= tasks or launch.via or launch.remote:

@@ -187,7 +187,10 @@ def _unexpanded(case: Case) -> Iterator[Hit]:
         for option in directive.options:
             match = re.search(r"\$\{?\w+\}?|\$\(", option.value)
             names = _UNEXPANDED.get(case.script.scheduler, ())
-            output = case.script.scheduler == "pbs" and option.name in ("o", "e") and "PBS_JOB" not in option.value
+            output = case.script.scheduler == "pbs" and option.name in ("o", "e")
+            output = output and (
+                "PBS_JOB" not in option.value or "l.select" in case.script.request.values
+            )  # not Torque
             if match and (option.name in names or output) and not _is_filled(option.value):
                 program = {"lsf": "bsub"}.get(case.script.scheduler, "qsub")
                 remedy = f"{program} -{option.name} ... when it is submitted" if option.name != "wd" else "#$ -cwd"

@@ -305,3 +305,17 @@ def smpiargs_gpu(case: Case) -> Iterator[Hit]:
                 "MPI receives GPU pointers, but jsrun has no --smpiargs=-gpu",
                 'jsrun --smpiargs="-gpu" ...',
             )
+
+
+@rule(
+    "jsrun-ranks-over-cores",
+    why="The ranks of a resource set share its cores: with fewer cores than ranks they run in turns, or not at all",
+    example="jsrun -n1 -a10 -c4 ./a.out",
+    instead="jsrun -n1 -a10 -c10 ./a.out",
+)
+def jsrun_ranks_over_cores(case: Case) -> Iterator[Hit]:
+    """More ranks than cores in each resource set."""
+    for launch, sets in _sets(case):
+        if sets.ranks and sets.cores and sets.ranks > sets.cores and launch.given("cpu_per_rs"):
+            text = f"{sets.ranks} ranks in a set with {sets.cores} cores"
+            yield Hit(launch.line, text, f"jsrun ... -a{sets.ranks} -c{sets.ranks} ...")
