@@ -101,7 +101,7 @@ def test_every_kind_has_a_row_or_makes_the_environment() -> None:
     assert {kind for check in TABLE for kind in check.kinds} | {"load", "symmetry", "interpreter"} == set(KINDS)
 
 
-IMPORTED = re.compile(r"^from stackyard\.verify\.checks\.(\w+) import \(?([\w, ]+)", re.MULTILINE)
+IMPORTED = re.compile(r"^from stackyard\.verify\.checks\.([\w.]+) import \(?([\w, ]+)", re.MULTILINE)
 
 
 def test_only_the_table_imports_a_row() -> None:

@@ -192,7 +192,7 @@ OF_KIND = {
     "kind": ("form", "payload"),
     "again": ("origin",),
 }
-OF_BASE = {"base": ("record", "variant", "made", "before")}
+OF_BASE = {"base": ("record", "variant", "loaded", "before")}
 
 
 def test_questions_are_counted() -> None:

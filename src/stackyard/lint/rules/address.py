@@ -187,13 +187,14 @@ def address_own_name(case: Case) -> Iterator[Hit]:
 def address_launch_node(case: Case) -> Iterator[Hit]:
     """SLURM_LAUNCH_NODE_IPADDR, SLURM_SUBMIT_HOST, the last node or the whole node list as rank 0's address."""
     named = re.search(
-        r"(?m)^(?!\s*#).*(?:endpoint|master_addr|MASTER_ADDR)[= ]\S*\$\{SLURM_LAUNCH_NODE_IPADDR:-", case.script.text
+        r"(?m)^(?![ \t]*#).*(?:endpoint|master_addr|MASTER_ADDR)[= ]\S{0,100}\$\{SLURM_LAUNCH_NODE_IPADDR:-",
+        case.script.text,
     )
     if named:
         line = case.script.text.count("\n", 0, named.end()) + 1
         yield Hit(line, "rank 0's address comes from $SLURM_LAUNCH_NODE_IPADDR", _start(case), "note")
     code = case.script.code
-    named = re.search(r"(?:endpoint|master_addr|MASTER_ADDR)[= ]\S*\$\{SLURM_LAUNCH_NODE_IPADDR:-", code)
+    named = re.search(r"(?:endpoint|master_addr|MASTER_ADDR)[= ]\S{0,100}\$\{SLURM_LAUNCH_NODE_IPADDR:-", code)
     if named:
         line = code.count("\n", 0, named.end()) + 1
         yield Hit(line, "rank 0's address comes from $SLURM_LAUNCH_NODE_IPADDR", _start(case), "note")

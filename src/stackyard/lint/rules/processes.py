@@ -407,9 +407,9 @@ def image_without_slash(case: Case) -> Iterator[Hit]:
 )
 def address_of_itself(case: Case) -> Iterator[Hit]:
     """MASTER_ADDR whose only value is made of MASTER_ADDR."""
-    settings = re.findall(r"(?m)^\s*(?:export\s+)?MASTER_ADDR=(\S.*)$", case.script.code)
+    settings = re.findall(r"(?m)^[ \t]*(?:export\s+)?MASTER_ADDR=(\S.*)$", case.script.code)
     own = [text for text in settings if re.search(r"\$\{?MASTER_ADDR\b(?!:)", text)]
-    sourced = re.search(r"(?m)^\s*(?:source|\.)\s+(?!\S*(?:activate|conda\.sh|bashrc|profile))", case.script.code)
+    sourced = re.search(r"(?m)^[ \t]*(?:source|\.)\s+(?!\S*(?:activate|conda\.sh|bashrc|profile))", case.script.code)
     if own and len(own) == len(settings) and not sourced:
         line = next(number for number, row in enumerate(case.script.rows, 1) if "MASTER_ADDR=" in row)
         first = "MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)"

@@ -73,7 +73,7 @@ def path_replaced(case: Case) -> Iterator[Hit]:
 
 
 _SPOOLED = re.compile(
-    r"(?:dirname|realpath|readlink)\b[^\n;|]*(?:\$\{?0\b|BASH_SOURCE)|\$\{(?:0|BASH_SOURCE\[0\]|BASH_SOURCE)%/"
+    r"(?:dirname|realpath|readlink)\b[^\n;|]{0,200}?(?:\$\{?0\b|BASH_SOURCE)|\$\{(?:0|BASH_SOURCE\[0\]|BASH_SOURCE)%/"
 )
 """The directory of the script itself, as scripts find it that are not copied."""
 _OF_SUBMISSION = {"slurm": "SLURM_SUBMIT_DIR", "pbs": "PBS_O_WORKDIR", "lsf": "LS_SUBCWD", "sge": "SGE_O_WORKDIR"}
@@ -102,7 +102,7 @@ def script_directory(case: Case) -> Iterator[Hit]:
             return
 
 
-_BASH = re.compile(r"^\s*\w+\+?=\((?!\()|(?:^|[\s;!])\[\[\s|<<<|[\s=]<\(", re.M)
+_BASH = re.compile(r"^[ \t]*\w+\+?=\((?!\()|(?:^|[\s;!])\[\[\s|<<<|[\s=]<\(", re.M)
 
 
 @rule(
@@ -407,7 +407,7 @@ def dollar_in_single_quotes(case: Case) -> Iterator[Hit]:
 )
 def wait_hides_failures(case: Case) -> Iterator[Hit]:
     """A plain ``wait`` under ``set -e``, with further commands behind it."""
-    strict = re.search(r"(?m)^\s*set\s+-\w*e", case.script.code)
+    strict = re.search(r"(?m)^[ \t]*set\s+-\w*e", case.script.code)
     background = [command.line for command in case.script.commands if command.command.background]
     for at, command in enumerate(case.script.commands) if strict and background else ():
         behind = [after for after in case.script.commands[at + 1 :] if after.argv[:1] not in (("echo",), ("date",), ())]
@@ -443,7 +443,7 @@ def still_to_be_filled_in(case: Case) -> Iterator[Hit]:
 def array_without_index(case: Case) -> Iterator[Hit]:
     """A job array in which nothing but a sleep uses the index; a program may read it itself."""
     first, last = _array(case)
-    code = re.sub(r"(?m)^\s*(?:sleep|echo)\b.*$", "", case.script.code)
+    code = re.sub(r"(?m)^[ \t]*(?:sleep|echo)\b.*$", "", case.script.code)
     code = re.sub(r"(?m)^#.*$", "", code)
     index = r"ARRAY_TASK|ARRAY_INDEX|PBS_ARRAYID|LSB_JOBINDEX|SGE_TASK_ID|SLURM_ARRAY|\$@|\$1"
     one_by_one = re.search(r"%1\b", case.script.request.values.get("array") or "")

@@ -179,7 +179,7 @@ class BuildRecord:
 def _record(value: dict[str, Any]) -> BuildRecord:
     activation = value.get("activation", {})
     change = EnvironmentChange.from_json(activation.get("change", []))
-    record = members.make(
+    loaded = members.make(
         BuildRecord,
         {
             **value,
@@ -192,16 +192,16 @@ def _record(value: dict[str, Any]) -> BuildRecord:
             "collisions": [_collision(row) for row in value.get("collisions", ())],
         },
     )
-    for path in (record.path, record.prefix, *((record.base.yard, record.base.prefix) if record.base else ())):
+    for path in (loaded.path, loaded.prefix, *((loaded.base.yard, loaded.base.prefix) if loaded.base else ())):
         check_place(path)
-    for name in (*(record.settings.get("commands") or ()), *(record.container.get("commands") or ())):
+    for name in (*(loaded.settings.get("commands") or ()), *(loaded.container.get("commands") or ())):
         at.component(name)
-    payload_of(record.form, record.prefix)
-    check_container(record.form, record.container)
-    table.require(record.form.kind, record.origin.kind, on_base=bool(record.base_id))
-    check_module(record.module)
-    _check_settings(record)
-    return record
+    payload_of(loaded.form, loaded.prefix)
+    check_container(loaded.form, loaded.container)
+    table.require(loaded.form.kind, loaded.origin.kind, on_base=bool(loaded.base_id))
+    check_module(loaded.module)
+    _check_settings(loaded)
+    return loaded
 
 
 def _collision(value: Mapping[str, Any]) -> Collision:

@@ -288,16 +288,16 @@ def jsrun_more_than_job(case: Case) -> Iterator[Hit]:
 def smpiargs_gpu(case: Case) -> Iterator[Hit]:
     """A program that passes GPU pointers to MPI, by its script or its source, without --smpiargs=-gpu."""
     shared = _GPU_AWARE.search(_TURNED_OFF.sub("", case.script.text))
+    denied = re.search(
+        r"(?:aware\w*[= ]+(?:0|false|no|off)\b)|(?:not|no|non|without|disable)[- ](?:cuda|gpu)[- ]?aware",
+        case.script.text,
+        re.I,
+    )
     for launch, sets in _sets(case):
         args = " ".join(option.value for option in launch.reading.options if option.name == "smpiargs")
         if "gpu" in args or args.strip() in ("off", "none") or not sets.gpus or "\ue000" in args:
             continue
         source = case.source(launch)
-        denied = re.search(
-            r"(?:aware\w*[= ]+(?:0|false|no|off)\b)|(?:not|no|non|without|disable)[- ](?:cuda|gpu)[- ]?aware",
-            case.script.text,
-            re.I,
-        )
         own = _GPU_BENCHMARK.search(case.program_text(launch))
         if (shared and not denied) or own or (source and source.gpu_buffers):
             yield Hit(
