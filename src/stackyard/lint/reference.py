@@ -8,11 +8,11 @@ from stackyard.lint.rules import TABLE, Rule
 
 _HEAD = """# Lint: the rules
 
-`stackyard lint SCRIPT...` reads a batch script (`#SBATCH`, `#BSUB`, `#PBS`, `# flux:`, and those of
-a [plug-in](../design/037-plugins.md) whose scheduler `site.yaml` names) with its launch lines and
-reports errors and wasted resources. Each rule names the evidence it needs: the **script** alone,
-the **site** file (`--site`), or the program's **source**, if the launch line names a file next to
-the script or in the working directory.
+`stackyard lint SCRIPT...` reads a batch script (`#SBATCH`, `#BSUB`, `#PBS`, `# flux:`, `#$`, and
+those of a [plug-in](../design/037-plugins.md) whose scheduler `site.yaml` names) with its launch
+lines and reports errors and wasted resources. Each rule names the evidence it needs: the **script**
+alone, the **site** file (`--site`), or the program's **source**, if the launch line names a file
+next to the script or in the working directory.
 
 - *error*: the scheduler or the launcher rejects the script, or the program cannot start.
 - *warning*: the job runs, but incorrectly or wastefully.

@@ -357,7 +357,7 @@ def _says_megabytes(case: Case, line: int) -> bool:
 @rule(
     "not-understood",
     "note",
-    why="Lint knows the directives of Slurm, LSF, PBS and Flux, and of the scheduler of a plug-in that site.yaml names",
+    why="Lint knows the directives of Slurm, LSF, PBS, Flux and Grid Engine, and of a plug-in that site.yaml names",
     example="#COBALT -n 16",
     instead="check the head by hand, or describe it in a plug-in",
 )
