@@ -31,7 +31,6 @@ from pathlib import Path
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
-from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import this_process
 from stackyard.yard import disk
 from stackyard.yard.generation import manifestfile
@@ -273,6 +272,7 @@ def _forget(yard: Yard, mine: Iterable[Path], others: Iterable[Path]) -> None:
 
 def _hashes(directory: Path) -> dict[str, str]:
     """sha256 of every file below a directory, by its path there."""
+    from stackyard.host.files.hashing import sha256_file
     from stackyard.yard.revision import contents
 
     tree = contents.scan(directory)
