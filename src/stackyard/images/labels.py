@@ -27,7 +27,7 @@ def labels(
     paths = RevisionPaths.of(record.path)
     recipe = {path.name: sha256_file(path) for path in sorted(paths.recipe.glob("*")) if path.is_file()}
     names = dict.fromkeys(str(licence.get("name", "")) for licence in (*record.licences, *licences))
-    made = {
+    result = {
         "org.opencontainers.image.title": record.module,
         "org.opencontainers.image.version": record.version,
         "org.opencontainers.image.description": record.summary,
@@ -40,6 +40,6 @@ def labels(
         "io.stackyard.input-hash": record.input_hash,
         "io.stackyard.lock-sha256": sha256_file(paths.lock) if paths.lock.exists() else "",
         "io.stackyard.recipe": " ".join(f"{name}={text}" for name, text in recipe.items()),
-        "io.stackyard.packages": " ".join(sorted(f"{each.name}={each.version}" for each in record.packages)),
+        "io.stackyard.packages": " ".join(sorted(f"{package.name}={package.version}" for package in record.packages)),
     }
-    return {name: value for name, value in made.items() if value}
+    return {name: value for name, value in result.items() if value}

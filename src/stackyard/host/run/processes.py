@@ -50,7 +50,7 @@ def naming(pattern: re.Pattern[bytes]) -> tuple[list[ProcessMatch], int]:
         try:
             paths = frozenset(match for text in _names(pid) for match in pattern.findall(text))
             if paths:
-                processes += [_found(each, paths) for each in _users(pid, pids)]
+                processes += [_found(identity, paths) for identity in _users(pid, pids)]
         except PermissionError:
             hidden += 1
         except (FileNotFoundError, ProcessLookupError):

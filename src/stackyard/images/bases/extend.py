@@ -194,7 +194,7 @@ def _configuration(building: BaseBuild, blob: Blob, variables: Mapping[str, str]
 
 def environment_of(base: Base, activated: Mapping[str, str]) -> Sequence[str]:
     """The variables of an extended base: those of its activation, before the base's own environment."""
-    variables = {**dict(each.partition("=")[::2] for each in base.defaults.env), **activated}
+    variables = {**dict(line.partition("=")[::2] for line in base.defaults.env), **activated}
     own = {"PATH": f"{VENV}/bin:{variables.get('PATH') or DEFAULT_PATH}"}
     for name in ("WITH_CONDA", "WITH_VENV", "WITH_CONDA_VENV"):
         if variables.get(name):

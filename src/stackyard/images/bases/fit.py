@@ -90,7 +90,7 @@ def require_driver(base: Base, site: Site) -> list[Finding]:
 
 def notices(stored: StoredBase, place: str) -> Iterator[str]:
     """Sentences about differences when this revision runs in a container of this base."""
-    hidden = next((each for each in _HOST if Path(place).is_relative_to(each)), "")
+    hidden = next((directory for directory in _HOST if Path(place).is_relative_to(directory)), "")
     if hidden:
         yield (
             f"its files are in {place}, and a runtime shows the host's {hidden} there: "

@@ -249,7 +249,7 @@ class Relocation:
         result.outside = {name: entry.target for name, entry in result.entries.items() if self._leads_out(entry)}
         result.changed = [name for name, entry in result.entries.items() if self._differs(name, entry)]
         result.dropped = sorted(self._dropped)
-        result.traces = [name for name, each in seen.items() if each.yard and self._names_the_yard(name)]
+        result.traces = [name for name, traits in seen.items() if traits.yard and self._names_the_yard(name)]
         return result
 
     def _names_the_yard(self, name: str) -> bool:

@@ -72,12 +72,14 @@ def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
     findings = fit.require_driver(base.base, request.site)
     if not dry_run:
         _write(request, change, labels_of(record, base, request.place))
-    return [*(each.message for each in findings), *fit.notices(base, request.place), *inside.left_out_of(change)]
+    return [*(finding.message for finding in findings), *fit.notices(base, request.place), *inside.left_out_of(change)]
 
 
 def _within(change: EnvironmentChange, moves: Moves) -> EnvironmentChange:
     """The change at the path in the image, without variables that name images to mount."""
-    return EnvironmentChange(tuple(moves.operation(each) for each in change if getattr(each, "variable", "") != IMAGES))
+    return EnvironmentChange(
+        tuple(moves.operation(operation) for operation in change if getattr(operation, "variable", "") != IMAGES)
+    )
 
 
 def labels_of(record: BuildRecord, base: StoredBase, place: str) -> dict[str, str]:

@@ -95,11 +95,11 @@ def stage(move: Move) -> list[str]:
     for number, (tree, place) in enumerate(trees.items()):
         work = move.work / f"moved-{number}"
         work.mkdir()
-        found = Relocation(tree, place, moves, work, yard).relocate(python if python.exists() else None)
+        prefix = Relocation(tree, place, moves, work, yard).relocate(python if python.exists() else None)
         own = str(tree) == record.prefix
-        for name in found.changed if own else found.entries:
-            _put(found.entries[name], move.root, work)
-        dropped += found.dropped if own else []
+        for name in prefix.changed if own else prefix.entries:
+            _put(prefix.entries[name], move.root, work)
+        dropped += prefix.dropped if own else []
     for path, place in _beside(record, move.place):
         for source in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if source.is_file():

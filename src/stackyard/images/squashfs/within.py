@@ -43,8 +43,8 @@ def call(payload: Payload, function: Callable[[A], R], argument: A, what: str) -
         result, error = pickle.loads((work / "result").read_bytes())
     if error is not None:
         raise error
-    made: R = result
-    return made
+    value: R = result
+    return value
 
 
 def main(work: Path) -> None:

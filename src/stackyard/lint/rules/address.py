@@ -418,8 +418,8 @@ def same_port_twice(case: Case) -> Iterator[Hit]:
 def port_of_kernel(case: Case) -> Iterator[Hit]:
     """A port that is computed from the job, in the range of the kernel."""
     for number, row in enumerate(case.script.code.splitlines(), 1):
-        found = re.search(r"PORT=\$\(\([^)]*%[^)]*\+\s*(\d{5})\s*\)\)|PORT=\$\(\(\s*(\d{5})\s*\+[^)]*%", row)
-        base = int(found[1] or found[2]) if found else 0
+        match = re.search(r"PORT=\$\(\([^)]*%[^)]*\+\s*(\d{5})\s*\)\)|PORT=\$\(\(\s*(\d{5})\s*\+[^)]*%", row)
+        base = int(match[1] or match[2]) if match else 0
         if 32768 <= base <= 65535:
             yield Hit(number, f"the port is from {base} on", "$((20000 + SLURM_JOB_ID % 10000))")
             return

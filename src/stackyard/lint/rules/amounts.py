@@ -23,12 +23,12 @@ def heap_over_memory(case: Case) -> Iterator[Hit]:
     """A heap of Java as large as the memory of the job."""
     have = case.script.request.memory_mib
     for number_, row in enumerate(case.script.code.splitlines(), 1):
-        found = re.search(r"-Xmx(\d+)([gGmM])\b", row)
-        heap = mebibytes(found[1] + found[2]) if found else None
-        if have and heap and found and heap >= have:
+        match = re.search(r"-Xmx(\d+)([gGmM])\b", row)
+        heap = mebibytes(match[1] + match[2]) if match else None
+        if have and heap and match and heap >= have:
             yield Hit(
                 number_,
-                f"-Xmx{found[1]}{found[2]} is all the memory of the job",
+                f"-Xmx{match[1]}{match[2]} is all the memory of the job",
                 f"-Xmx{int(heap * 0.75) // 1024 or 1}g",
             )
             return
@@ -57,9 +57,9 @@ def _threads(words: tuple[str, ...]) -> int | None:
     if re.search(r"--(?:executor|cluster|profile|slurm)\b", text):  # of snakemake: as many jobs of the scheduler
         return None
     short = _SHORT.get(name)
-    found = re.search(rf"(?<!\S){re.escape(short)}[= ]?(\d+)(?!\S)", text) if short else None
-    found = found or _LONG.search(text)
-    return int(found[1]) if found else None
+    match = re.search(rf"(?<!\S){re.escape(short)}[= ]?(\d+)(?!\S)", text) if short else None
+    match = match or _LONG.search(text)
+    return int(match[1]) if match else None
 
 
 def _cores(case: Case) -> tuple[int | None, bool]:
@@ -95,9 +95,9 @@ def more_threads_than_cores(case: Case) -> Iterator[Hit]:
         return
     cores, named = _cores(case)
     starts: list[tuple[int, tuple[str, ...], int | None, bool]] = []
-    for each in case.script.commands:
-        if each.argv and not any(launch.command is each for launch in case.script.launches):
-            starts.append((each.line, each.argv, cores, named))
+    for command in case.script.commands:
+        if command.argv and not any(launch.command is command for launch in case.script.launches):
+            starts.append((command.line, command.argv, cores, named))
     for launch in case.steps:
         if launch.kind == "srun" and not launch.doubtful and not launch.given("exclusive") and case.innermost(launch):
             own = launch.count("cpus-per-task") or case.script.request.cpus_per_task or 1
@@ -121,14 +121,14 @@ def more_threads_than_cores(case: Case) -> Iterator[Hit]:
 def all_cores_of_node(case: Case) -> Iterator[Hit]:
     """A pool of as many processes as the node has cores, in a job with some of them."""
     cores, named = _cores(case)
-    for each in case.script.commands if cores and named and not case.script.request.exclusive else ():
-        program = python_program(each.argv)
+    for command in case.script.commands if cores and named and not case.script.request.exclusive else ():
+        program = python_program(command.argv)
         file = find_program(program, case.directories) if program else None
         text = file[0].read_text(errors="replace") if file else ""
         pool = re.search(r"\bPool\(\s*\)|(?:Pool|Executor)\([^)\n]*cpu_count\(\)|n_jobs\s*=\s*-1", text)
         if pool and not re.search(r"sched_getaffinity|process_cpu_count|_CPUS_PER_TASK|NSLOTS|NCPUS", text):
             text = f"{shown(program[0]) if program else ''} starts a process for each core of the node"
-            yield Hit(each.line, f"{text}, and the job has {cores}", "Pool(len(os.sched_getaffinity(0)))")
+            yield Hit(command.line, f"{text}, and the job has {cores}", "Pool(len(os.sched_getaffinity(0)))")
             return
 
 
@@ -142,12 +142,12 @@ def all_cores_of_node(case: Case) -> Iterator[Hit]:
 def memory_for_each_slot(case: Case) -> Iterator[Hit]:
     """A large amount of memory for each of several slots."""
     slots, lines = case.script.request.tasks or 1, case.script.rows
-    for each in case.script.directives if case.script.scheduler == "sge" and slots > 1 else ():
-        found = re.search(r"\b(h_vmem|mem_free|s_vmem)=(\d+)([GgTt])", each.text)
-        total = int(found[2]) * slots * (1024 if found[3] in "Tt" else 1) if found else 0
-        if found and total >= 256 and each.line <= len(lines):
-            yield Hit(each.line, f"{found[1]}={found[2]}{found[3]} for each of {slots} slots is {total}G",
-                      f"{found[1]}={max(1, int(found[2]) // slots)}{found[3]}")  # fmt: skip
+    for directive in case.script.directives if case.script.scheduler == "sge" and slots > 1 else ():
+        match = re.search(r"\b(h_vmem|mem_free|s_vmem)=(\d+)([GgTt])", directive.text)
+        total = int(match[2]) * slots * (1024 if match[3] in "Tt" else 1) if match else 0
+        if match and total >= 256 and directive.line <= len(lines):
+            yield Hit(directive.line, f"{match[1]}={match[2]}{match[3]} for each of {slots} slots is {total}G",
+                      f"{match[1]}={max(1, int(match[2]) // slots)}{match[3]}")  # fmt: skip
 
 
 @rule(
@@ -196,11 +196,11 @@ def rank_bound_to_core(case: Case) -> Iterator[Hit]:
 def devices_over_gpus(case: Case) -> Iterator[Hit]:
     """More devices of Lightning than GPUs of a node."""
     have = case.script.request.node_gpus
-    starts: list[tuple[int, Launch | None, tuple[str, ...]]] = [(each.line, each, ()) for each in case.steps]
+    starts: list[tuple[int, Launch | None, tuple[str, ...]]] = [(step.line, step, ()) for step in case.steps]
     for line, launch, _ in starts if have else ():
         source = case.source(launch) if launch else None
         if source and source.devices and have and source.devices > have and not any(
-                launch in each.via and each.kind in AGENTS for each in case.launches):  # fmt: skip
+                launch in inner.via and inner.kind in AGENTS for inner in case.launches):  # fmt: skip
             yield Hit(line, f"{source.file} has {source.devices} devices, and a node {counted(have, 'GPU')}",
                       f"#SBATCH --gres=gpu:{source.devices}")  # fmt: skip
             return
@@ -218,7 +218,7 @@ def kokkos_gpus(case: Case) -> Iterator[Hit]:
     have = case.script.request.node_gpus or 0
     for launch in case.steps:
         text = " ".join(launch.program)
-        found = re.search(r"(?:-k|-kokkos) on g(?:pus)? (\d+)\b", text) if is_known(text) or "-k on" in text else None
-        each = launch.count("np") or case.step(launch).per_node or 1
-        if found and int(found[1]) < have and each > 1:
-            yield Hit(launch.line, f"g {found[1]}, and {have} GPUs on each node", f"-k on g {have}")
+        match = re.search(r"(?:-k|-kokkos) on g(?:pus)? (\d+)\b", text) if is_known(text) or "-k on" in text else None
+        per_node = launch.count("np") or case.step(launch).per_node or 1
+        if match and int(match[1]) < have and per_node > 1:
+            yield Hit(launch.line, f"g {match[1]}, and {have} GPUs on each node", f"-k on g {have}")

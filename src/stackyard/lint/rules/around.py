@@ -80,8 +80,8 @@ def signal_not_received(case: Case) -> Iterator[Hit]:
         return
     last = next((command for command in reversed(case.script.commands) if _works(command)), None)
     functions = {name for command in case.script.commands for name in command.command.functions}
-    behind = [each for each in case.script.commands if each.command.background and each.argv[:1] != () and
-              each.argv[0] not in functions]  # fmt: skip
+    behind = [command for command in case.script.commands if command.command.background and command.argv[:1] != () and
+              command.argv[0] not in functions]  # fmt: skip
     waits = bool(behind) and any(command.argv[:1] == ("wait",) for command in case.script.commands)
     works = last is not None and last.argv and last.argv[0] not in ("echo", "exit", "date", "trap", "wait")
     if last is not None and works and traps and not (execs or waits or last.command.background):

@@ -467,10 +467,10 @@ def program_on_one_of_nodes(case: Case) -> Iterator[Hit]:
     """A program with Ray that is told of fewer nodes than the job has."""
     nodes = case.nodes or 0
     for launch in case.launches if nodes > 1 and re.search(r"\bray start\b", case.script.code) else ():
-        found = re.search(r"(?<!\S)(?:\S+\.)?(?:nnodes|num_nodes)=(\d+)(?!\S)", " ".join(launch.words))
-        if found and int(found[1]) < nodes and case.innermost(launch):
-            row = next((n for n, text in enumerate(case.script.rows, 1) if found[0] in text), launch.line)
-            yield Hit(row, f"{found[0]} in a job with {nodes} nodes", found[0].replace(found[1], str(nodes)))
+        match = re.search(r"(?<!\S)(?:\S+\.)?(?:nnodes|num_nodes)=(\d+)(?!\S)", " ".join(launch.words))
+        if match and int(match[1]) < nodes and case.innermost(launch):
+            row = next((n for n, text in enumerate(case.script.rows, 1) if match[0] in text), launch.line)
+            yield Hit(row, f"{match[0]} in a job with {nodes} nodes", match[0].replace(match[1], str(nodes)))
             return
 
 

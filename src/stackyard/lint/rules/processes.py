@@ -378,9 +378,9 @@ def thread_mpi_options(case: Case) -> Iterator[Hit]:
     """``-ntmpi`` or ``-nt`` for gmx_mpi."""
     for command in case.script.commands:
         words = " ".join(command.argv)
-        found = re.search(r"\b(?:gmx_mpi\S*\s+mdrun|mdrun_mpi)\b.*\s(-ntmpi|-nt)\s+([2-9]|\d\d+)\b", words)
-        if found:
-            yield Hit(command.line, f"gmx_mpi has no {found[1]}", "ranks by the launcher, -ntomp for threads")
+        match = re.search(r"\b(?:gmx_mpi\S*\s+mdrun|mdrun_mpi)\b.*\s(-ntmpi|-nt)\s+([2-9]|\d\d+)\b", words)
+        if match:
+            yield Hit(command.line, f"gmx_mpi has no {match[1]}", "ranks by the launcher, -ntomp for threads")
             return
 
 
@@ -393,9 +393,9 @@ def thread_mpi_options(case: Case) -> Iterator[Hit]:
 def image_without_slash(case: Case) -> Iterator[Hit]:
     """A file of enroot without a directory."""
     for number, row in enumerate(case.script.rows, 1):
-        found = re.search(r"--container-image[= ][\"']?([\w.+-]+\.sqsh)\b", row)
-        if found and (not row.lstrip().startswith("#") or row.startswith("#SBATCH")):
-            yield Hit(number, f"{found[1]} is taken for an image of a registry", f"--container-image=./{found[1]}")
+        match = re.search(r"--container-image[= ][\"']?([\w.+-]+\.sqsh)\b", row)
+        if match and (not row.lstrip().startswith("#") or row.startswith("#SBATCH")):
+            yield Hit(number, f"{match[1]} is taken for an image of a registry", f"--container-image=./{match[1]}")
             return
 
 

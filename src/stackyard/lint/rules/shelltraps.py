@@ -391,10 +391,10 @@ def option_behind_image(case: Case) -> Iterator[Hit]:
 def dollar_in_single_quotes(case: Case) -> Iterator[Hit]:
     """A backslash before ``$NAME`` in the single-quoted text that a shell of the tasks runs."""
     for match in re.finditer(r"(?:ba)?sh\s+-\w*c\s+'([^']*)'", case.script.text):
-        found = re.search(r"\\\$\{?\w+", match[1])
-        if found:
-            line = case.script.text.count("\n", 0, match.start(1) + found.start()) + 1
-            yield Hit(line, f"{found[0]} stays as it is written", found[0][1:])
+        variable = re.search(r"\\\$\{?\w+", match[1])
+        if variable:
+            line = case.script.text.count("\n", 0, match.start(1) + variable.start()) + 1
+            yield Hit(line, f"{variable[0]} stays as it is written", variable[0][1:])
             return
 
 
@@ -427,9 +427,9 @@ def wait_hides_failures(case: Case) -> Iterator[Hit]:
 def still_to_be_filled_in(case: Case) -> Iterator[Hit]:
     """A placeholder in the value of a variable."""
     for number, row in enumerate(case.script.rows if case.script.is_batch else (), 1):
-        found = re.match(r"\s*(?:export\s+)?\w+=(<[a-z][\w -]*>)\s*$", row)
-        if found and number not in case.script.inner_lines:
-            yield Hit(number, f"{found[1]} is still to be filled in", "the value")
+        match = re.match(r"\s*(?:export\s+)?\w+=(<[a-z][\w -]*>)\s*$", row)
+        if match and number not in case.script.inner_lines:
+            yield Hit(number, f"{match[1]} is still to be filled in", "the value")
             return
 
 
@@ -466,8 +466,8 @@ def array_without_index(case: Case) -> Iterator[Hit]:
 def keeps_output_at_home(case: Case) -> Iterator[Hit]:
     """``-k`` of PBS beside a path for the same stream."""
     values = case.script.request.values
-    kept = values.get("k") or "" if case.script.scheduler == "pbs" else ""
-    lost = [name for name in "oe" if name in kept and "d" not in kept and "n" not in kept and name in values]
+    option = values.get("k") or "" if case.script.scheduler == "pbs" else ""
+    lost = [name for name in "oe" if name in option and "d" not in option and "n" not in option and name in values]
     if lost:
-        text = f"-k {kept} makes PBS ignore -{' and -'.join(lost)}"
+        text = f"-k {option} makes PBS ignore -{' and -'.join(lost)}"
         yield Hit(case.script.request.line("k"), text, "leave out -k")

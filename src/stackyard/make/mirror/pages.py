@@ -33,11 +33,13 @@ def write_index(directory: Path, files: Mapping[str, str]) -> None:
         name = project(PurePosixPath(path).name) if path.startswith(f"{FILES}/") else None
         if name:
             projects.setdefault(name, []).append((path, sha256))
-    for name, found in projects.items():
-        lines = [_link(f"../../../{path}", sha256, directory / path) for path, sha256 in found]
+    for name, archives in projects.items():
+        lines = [_link(f"../../../{path}", sha256, directory / path) for path, sha256 in archives]
         _write(directory / _SIMPLE / name / "index.html", name, lines)
     _write(directory / _SIMPLE / "index.html", "index", [f'<a href="{name}/">{name}</a>' for name in sorted(projects)])
-    links = [_link(f"../{path}", sha256, directory / path) for found in projects.values() for path, sha256 in found]
+    links = [
+        _link(f"../{path}", sha256, directory / path) for archives in projects.values() for path, sha256 in archives
+    ]
     _write(directory / LINKS, "links", sorted(links))
 
 

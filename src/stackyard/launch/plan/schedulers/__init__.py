@@ -17,7 +17,7 @@ __all__ = ["GROUP", "TABLE", "Batch", "detect", "get"]
 
 GROUP = "stackyard.schedulers"
 """The entry points of plug-ins; each is a `Batch`."""
-TABLE: dict[str, Batch] = {made.name: made for made in (Slurm(), Lsf(), Pbs(), Flux())}
+TABLE: dict[str, Batch] = {batch.name: batch for batch in (Slurm(), Lsf(), Pbs(), Flux())}
 NONE = NoScheduler()
 
 
