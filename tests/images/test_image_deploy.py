@@ -308,8 +308,11 @@ def test_fsck_names_what_differs_in_it_and_mends_its_stubs(bed: Bed) -> None:
     try:
         damaged = bytearray(whole)
         damaged[len(whole) // 2] ^= 0xFF
+        written = bed.paths.image.stat()
         bed.paths.image.write_bytes(damaged)
-        assert bed.stackyard("fsck").code == 0
+        assert "image.sqsh: sha256 " in bed.stackyard("fsck", expect=3).out, "written after its record"
+        os.utime(bed.paths.image, ns=(written.st_atime_ns, written.st_mtime_ns))
+        assert bed.stackyard("fsck").code == 0, "a sample of the others"
         found = bed.stackyard("fsck", "--deep", expect=3).out
         assert "image.sqsh: sha256 " in found and "uts46data.py: in the image: " in found and "(idna 3.10)" in found
         bed.paths.image.write_bytes(whole[:-4096])
