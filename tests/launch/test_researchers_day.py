@@ -182,7 +182,8 @@ def test_the_day_of_a_researcher(slurm_exclusive: SlurmCluster, tmp_path: Path) 
 
     # an old script: what is wrong with it, the same job as a job file
     (tmp_path / "old.sh").write_text(OLD)
-    shell.stackyard("lint", "--fix", "old.sh")
+    said = shell.stackyard("lint", "--fix", "old.sh", expect=3)  # under srun alone the program ends with a KeyError
+    assert "hello.py reads RANK, WORLD_SIZE, which nothing sets" in said.stdout
     done = shell.stackyard("submit", "--job", "old.sh.job.yaml")
     assert "rank 0 of 4" in done.stdout
     states.append("done")
