@@ -131,8 +131,8 @@ def _site_causes(path: Path) -> None:
 def _hosts(path: Path) -> None:
     """Host lists of schedulers and core lists of sites: text from outside that is expanded."""
     from stackyard.core.errors import StackyardError
+    from stackyard.core.hostlist import expand
     from stackyard.launch.layout.nodes import core_list
-    from stackyard.launch.plan.schedulers.hostlist import expand
 
     text = path.read_bytes().decode(errors="replace")
     for line in text.splitlines():

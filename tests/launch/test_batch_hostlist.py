@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackyard.core.errors import InputError
-from stackyard.launch.plan.schedulers.hostlist import compress, expand
+from stackyard.core.hostlist import compress, expand
 from support.slurm import SlurmCluster
 
 LISTS = ["n1", "n[1-3]", "n[1,3-4],login1", "n[007-011]", "n[8-12],n013", "rack[1-2]n[01-03]", "n09,n10", "n1,n1",

@@ -1,6 +1,7 @@
 """Small scripts made after public reports of jobs that went wrong: each with its fault, and with that fault mended.
 
 `REPORTED` has, by rule, the script with the fault, what is replaced in it, by what, and the program that it starts.
+`LINES` has the line of the fault where that is not the line of the replacement.
 """
 
 from __future__ import annotations
@@ -361,3 +362,28 @@ REPORTED: dict[str, tuple[str, str, str, str]] = {
         "-c 32", "--ntasks=32", "",
     ),
 }  # fmt: skip
+
+LINES = {
+    "option-alone": 6,
+    "bash-in-sh": 4,
+    "unset-before-activate": 5,
+    "expanded-at-submission": 5,
+    "array-item-missing": 5,
+    "slots-on-several-hosts": 2,
+    "nodelist-over-nodes": 4,
+    "ranks-over-node-gpus": 7,
+    "jax-one-gpu": 7,
+    "hostfile-without-slots": 8,
+    "steps-one-by-one": 6,
+    "slots-without-mpiprocs": 5,
+    "ray-head-alone": 6,
+    "option-twice": 5,
+    "step-waits-for-step": 7,
+    "queue-of-gpus-without-gpus": 3,
+    "all-cores-of-node": 4,
+    "devices-over-gpus": 7,
+    "directory-left": 5,
+    "signal-not-received": 4,
+    "array-without-index": 3,
+    "more-ranks-than-slots": 6,
+}

@@ -181,6 +181,7 @@ def test_flux_directives_begin_alike_and_stand_together() -> None:
     [
         ("#SBATCH --cpu-bind=cores", "refused: --cpu-bind is an option of srun, not of sbatch"),
         ("#SBATCH --mpi=pmix", "refused: --mpi is an option of srun"),
+        ("#SBATCH -l walltime=1:00:00", "refused: -l with a resource is an option of qsub, not of sbatch"),
         ("#SBATCH --zoobar=1", "warning: sbatch has no option --zoobar, unless"),
         ("#SBATCH -g 1", "refused: sbatch has no option -g"),
         ("#BSUB -zoobar 1", "refused: bsub has no option -zoobar"),

@@ -1,5 +1,6 @@
 """The head of Grid Engine, which lint judges although Stackyard starts no jobs there without a plug-in.
 
+The plug-in in ``examples/plugins`` has a table of its own, to stay an example without Stackyard's internals.
 Source: submit(1) of Grid Engine 8.1, and the options that its successors added.
 """
 

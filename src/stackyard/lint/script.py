@@ -74,6 +74,10 @@ class Script:
         """The lines of the text."""
         return self.text.splitlines()
 
+    def row(self, number: int) -> str:
+        """One line of the text; empty beyond its end, where a command of a generated shell may be."""
+        return self.rows[number - 1] if number <= len(self.rows) else ""
+
     @cached_property
     def code(self) -> str:
         """The text without whole-line comments."""

@@ -294,8 +294,8 @@ def set_mode(
         kinds: the permitted kinds (`stat.S_IFMT`).
 
     Raises:
-        UnexpectedFileError: it is of another kind or owner; or a file with other hard links, in a directory of others,
-            would get more bits.
+        UnexpectedFileError: it is of another kind or owner; or a file would get more bits that has other hard links
+            and is in a directory where another account can write.
         OSError: it cannot be opened or changed.
     """
     with closing(os.open(name, PEEK, dir_fd=top)) as fd:

@@ -23,7 +23,7 @@ def copy_tree(source: at.Place, target: at.Place, owners: Collection[int] = (), 
 
     Raises:
         Refused: it contains a file of another account, a special file, too deep nesting, or a private file with other
-            hard links in a directory of others.
+            hard links in a directory where another account can write.
         OSError: it cannot be read or written; EXDEV: a file system is mounted in it.
     """
     _copy(*source, target, owners, link, 0)

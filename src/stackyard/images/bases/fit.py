@@ -13,7 +13,7 @@ from stackyard.images.bases.store import StoredBase
 from stackyard.images.bindings.check import drivers_of
 from stackyard.images.bindings.drivers import Toolkit, check_driver, numbers
 from stackyard.images.inventory import Inventory, read
-from stackyard.images.sif.overlay import interpreter
+from stackyard.images.relocation.parts import interpreter
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.yard.revision.record import BuildRecord
 

@@ -26,7 +26,7 @@ from stackyard.images.oci.layers import Compression, Entry, Layer, PackedLayer
 from stackyard.images.oci.layout import MANIFEST, TITLE, Descriptor, Image, Reference, blob, image
 from stackyard.images.oci.owners import owners
 from stackyard.images.oci.writer import Writer, writer
-from stackyard.images.sif import overlay
+from stackyard.images.relocation.parts import interpreter
 from stackyard.images.squashfs.launcher import compare
 from stackyard.make.job import cores
 from stackyard.make.seal import PARTS
@@ -235,7 +235,7 @@ def _parts(record: BuildRecord, paths: RevisionPaths) -> Iterator[tuple[str, Lay
     yield BESIDE, Layer("beside the prefix", tuple(_entries(paths.root, beside)))
     if not record.payload.is_packed:
         yield from (("prefix", layer) for layer in _of_prefix(record, paths))
-    homes = overlay.interpreter(record)
+    homes = interpreter(record)
     if homes:
         yield INTERPRETER, Layer("interpreter", tuple(_outside(paths.yard, homes.values())))
 

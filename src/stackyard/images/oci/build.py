@@ -34,12 +34,12 @@ from stackyard.images.oci.layout import (
 )
 from stackyard.images.oci.owners import owners
 from stackyard.images.oci.writer import Writer, writer
-from stackyard.images.relocation.paths import ROOT, Moves, place_of, require_place
-from stackyard.images.relocation.prefix import RelocatedPrefix, Relocation
+from stackyard.images.relocation import parts as relocation
+from stackyard.images.relocation.paths import Moves, place_of, require_place
+from stackyard.images.relocation.prefix import RelocatedPrefix
 from stackyard.images.squashfs import within
 from stackyard.make.job import cores
 from stackyard.yard import disk
-from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
@@ -104,10 +104,10 @@ def carry_out(request: OciRequest) -> BuiltImage:
     """`build`, with the files of the prefix readable at their paths."""
     record = request.record
     base = bases.read(request.base, record.platform)
-    pairs, notices = _interpreter(record, base)
-    moves = Moves.of([(record.prefix, request.place), *pairs])
+    notices = _interpreter(record, base)
+    moves = Moves.of(relocation.pairs(record, request.place))
     with scratch("oci") as work:
-        parts = list(_parts(request, moves, work))
+        parts = [_Part(*part) for part in relocation.relocated(record, request.place, moves, work)]
         programs = [part.tree / name for part in parts for name in part.found.programs]
         bases.refuse_older(base, programs, record.module)
         below = len(base.image.layers) if base.image else 0
@@ -127,40 +127,24 @@ class _Part:
     found: RelocatedPrefix
 
 
-def _interpreter(record: BuildRecord, base: bases.Base) -> tuple[list[tuple[str, str]], list[str]]:
-    """The directories to move into the image for an interpreter outside of the prefix, and notices.
+def _interpreter(record: BuildRecord, base: bases.Base) -> list[str]:
+    """Notices on an interpreter outside of the prefix.
 
     Raises:
         InputError: it is the host's, and the base does not have the same.
     """
     source, path = record.interpreter.get("source"), Path(record.interpreter.get("path", ""))
     if source == "uv":
-        real = path.resolve().parents[1]
-        place = f"{ROOT}/python/{real.name}"
-        moved = [(str(real), place), (str(path.parents[1]), place)]
-        return moved, [f"{real} is included at {place}: the prefix's Python is there"]
+        _, (home, place), *_ = relocation.pairs(record, "")
+        return [f"{home} is included at {place}: the prefix's Python is there"]
     if source != "host":
-        return [], []
+        return []
     if not bases.interpreter_in(base, path):
         raise InputError(
             f"the Python of {record.module} is not in its prefix but the host's {path}, which the base does not have",
             hint="name a base that has it, or build the stack with conda's Python or `interpreter: {source: uv}`",
         )
-    return [], [f"its Python is {path} of the base"]
-
-
-def _parts(request: OciRequest, moves: Moves, work: Path) -> Iterator[_Part]:
-    record, yard = request.record, RevisionPaths.of(request.record.path).yard
-    trees = {Path(record.prefix): request.place}
-    if record.interpreter.get("source") == "uv":
-        real = Path(record.interpreter["path"]).resolve().parents[1]
-        trees[real] = moves.path(str(real))
-    python = Prefix(Path(record.prefix)).python
-    for number, (tree, place) in enumerate(trees.items()):
-        changed = work / str(number)
-        changed.mkdir()
-        prefix = Relocation(tree, place, moves, changed, yard).relocate(python if python.exists() else None)
-        yield _Part(tree, prefix)
+    return [f"its Python is {path} of the base"]
 
 
 def _plan(request: OciRequest, parts: list[_Part], work: Path, room: int) -> list[Layer]:

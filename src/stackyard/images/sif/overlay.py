@@ -17,11 +17,10 @@ from pathlib import Path, PurePosixPath
 from stackyard.core.errors import StackyardError
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.images.oci.layers import Entry
-from stackyard.images.relocation.paths import ROOT, Moves
-from stackyard.images.relocation.prefix import Relocation
+from stackyard.images.relocation import parts
+from stackyard.images.relocation.paths import Moves
 from stackyard.images.squashfs import file as squashfs
 from stackyard.images.squashfs import within
-from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
@@ -40,20 +39,9 @@ class Move:
     work: Path
 
 
-def interpreter(record: BuildRecord) -> dict[str, Path]:
-    """The directory of a Python that uv installed outside the prefix, and the links to it."""
-    if record.interpreter.get("source") != "uv":
-        return {}
-    home = Path(record.interpreter["path"]).resolve().parent.parent
-    links = (link for link in home.parent.iterdir() if link.is_symlink() and link.resolve() == home)
-    return {str(path): path for path in (home, *links)}
-
-
 def moves_of(record: BuildRecord, place: str) -> Moves:
     """The paths of all parts of a revision in an image."""
-    homes = interpreter(record).values()
-    pythons = [(str(home), f"{ROOT}/python/{home.resolve().name}") for home in homes]
-    return Moves.of([(record.prefix, place), *((str(path), to) for path, to in _beside(record, place)), *pythons])
+    return Moves.of([*parts.pairs(record, place), *((str(path), to) for path, to in _beside(record, place))])
 
 
 def _beside(record: BuildRecord, place: str) -> list[tuple[Path, str]]:
@@ -88,17 +76,11 @@ def pack(move: Move) -> tuple[Path, Path]:
 def stage(move: Move) -> list[str]:
     """Put what differs at the new path below the container's ``/``; returns the files of the prefix to be hidden."""
     record, moves = move.record, moves_of(move.record, move.place)
-    python, yard = Prefix(Path(record.prefix)).python, RevisionPaths.of(record.path).yard
-    trees = {Path(record.prefix): move.place}
-    trees |= {home: moves.path(str(home)) for home in interpreter(record).values() if not home.is_symlink()}
     dropped: list[str] = []
-    for number, (tree, place) in enumerate(trees.items()):
-        work = move.work / f"moved-{number}"
-        work.mkdir()
-        prefix = Relocation(tree, place, moves, work, yard).relocate(python if python.exists() else None)
+    for tree, prefix in parts.relocated(record, move.place, moves, move.work):
         own = str(tree) == record.prefix
         for name in prefix.changed if own else prefix.entries:
-            _put(prefix.entries[name], move.root, work)
+            _put(prefix.entries[name], move.root, move.work)
         dropped += prefix.dropped if own else []
     for path, place in _beside(record, move.place):
         for source in sorted(path.rglob("*")) if path.is_dir() else [path]:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import asdict, field
 
 from stackyard.core.findings import counted
+from stackyard.core.hostlist import same_host
 from stackyard.core.late import dataclass
-from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records import record
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths

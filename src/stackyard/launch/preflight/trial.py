@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stackyard.core.hostlist import same_host, short_host
 from stackyard.inputs.sites.sitemodels import Reference
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.schedulers.hostlist import same_host, short_host
 from stackyard.launch.preflight.judge import judge
 from stackyard.launch.preflight.model import WORST, Measurement, Outcome, Stage, Verdict
 from stackyard.launch.records.outcome import StepResult

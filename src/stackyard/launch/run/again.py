@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stackyard.launch.plan.schedulers.hostlist import same_host
+from stackyard.core.hostlist import same_host
 from stackyard.launch.records.outcome import State
 
 RESTARTABLE: tuple[State, ...] = ("failed", "node-lost", "hung", "no-start")

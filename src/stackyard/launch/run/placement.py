@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from stackyard.core.hostlist import same_host
 from stackyard.launch.layout.ranges import ranges, runs
 from stackyard.launch.node.step import PlannedSlot, StepFile
-from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records.outcome import Placement
 
 Verdict = Literal["as planned", "differs", "not enforced here"]

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stackyard.core.hostlist import short_host
 from stackyard.core.progress import Listener
 from stackyard.host.run.process import Child
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
-from stackyard.launch.plan.schedulers.hostlist import short_host
 from stackyard.launch.records.outcome import Cause, Failure, Placement, StagedFiles, State, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, mistakes, site_rules

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from stackyard.core.hostlist import same_host
 from stackyard.core.progress import Listener
 from stackyard.host.run import process
 from stackyard.host.run.identity import hostname
@@ -16,7 +17,6 @@ from stackyard.launch.node.machine import OF_USERS, addresses
 from stackyard.launch.node.sockets import listen
 from stackyard.launch.plan.inherited import of_launcher
 from stackyard.launch.plan.model import Plan
-from stackyard.launch.plan.schedulers.hostlist import same_host
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run import start

@@ -4,6 +4,7 @@ from stackyard.lint.rules import (
     address,
     amounts,
     around,
+    arrays,
     gpus,
     placement,
     processes,
@@ -13,12 +14,13 @@ from stackyard.lint.rules import (
     resources,
     shape,
     shelltraps,
+    steps,
     torch,
     used,
     waiting,
 )
 from stackyard.lint.rules.base import TABLE, Case, Hit, Rule
-from stackyard.lint.rules.heads import head, headoptions, refused, together, unset, values
+from stackyard.lint.rules.heads import head, headoptions, refused, together, values, variables
 from stackyard.lint.rules.schedulers import flux, jsrun, lsf, pbs
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "address",
     "amounts",
     "around",
+    "arrays",
     "flux",
     "gpus",
     "head",
@@ -45,10 +48,11 @@ __all__ = [
     "resources",
     "shape",
     "shelltraps",
+    "steps",
     "together",
     "torch",
-    "unset",
     "used",
     "values",
+    "variables",
     "waiting",
 ]

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from stackyard.core.findings import counted
-from stackyard.lint.launches import AGENTS, Launch, python_program, unwrapped
+from stackyard.lint.launches import python_program, unwrapped
 from stackyard.lint.request import mebibytes, number
 from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.used import cores_of
 from stackyard.lint.shell.words import is_known, shown
-from stackyard.lint.source import find_program
 
 
 @rule(
@@ -22,12 +22,12 @@ from stackyard.lint.source import find_program
 def heap_over_memory(case: Case) -> Iterator[Hit]:
     """A heap of Java as large as the memory of the job."""
     have = case.script.request.memory_mib
-    for number_, row in enumerate(case.script.code.splitlines(), 1):
+    for line, row in enumerate(case.script.code.splitlines(), 1):
         match = re.search(r"-Xmx(\d+)([gGmM])\b", row)
         heap = mebibytes(match[1] + match[2]) if match else None
         if have and heap and match and heap >= have:
             yield Hit(
-                number_,
+                line,
                 f"-Xmx{match[1]}{match[2]} is all the memory of the job",
                 f"-Xmx{int(heap * 0.75) // 1024 or 1}g",
             )
@@ -67,20 +67,8 @@ def _cores(case: Case) -> tuple[int | None, bool]:
     request = case.script.request
     if case.script.scheduler != "slurm":
         return (case.slots, True) if case.script.scheduler in ("pbs", "lsf") else (request.tasks, True)
-    if request.exclusive or request.values.keys() & {"cpus-per-gpu", "mincpus", "tres-per-task", "threads-per-core"}:
-        return None, False
-    tasks = request.node_tasks or request.tasks or 1
     named = bool(request.values.keys() & {"cpus-per-task", "ntasks", "ntasks-per-node"})
-    return (
-        (tasks * (request.cpus_per_task or 1), named)
-        if is_plain(request.values.get("cpus-per-task"))
-        else (None, False)
-    )
-
-
-def is_plain(text: str | None) -> bool:
-    """Whether a value is a number, or not given."""
-    return text is None or number(text) is not None
+    return (None if request.exclusive else cores_of(case, None)), named
 
 
 @rule(
@@ -95,13 +83,14 @@ def more_threads_than_cores(case: Case) -> Iterator[Hit]:
         return
     cores, named = _cores(case)
     starts: list[tuple[int, tuple[str, ...], int | None, bool]] = []
+    launched = {id(launch.command) for launch in case.script.launches}
     for command in case.script.commands:
-        if command.argv and not any(launch.command is command for launch in case.script.launches):
+        if command.argv and id(command) not in launched:
             starts.append((command.line, command.argv, cores, named))
     for launch in case.steps:
         if launch.kind == "srun" and not launch.doubtful and not launch.given("exclusive") and case.innermost(launch):
-            own = launch.count("cpus-per-task") or case.script.request.cpus_per_task or 1
-            starts.append((launch.line, launch.program, own if cores else None, named or launch.given("cpus-per-task")))
+            own = cores_of(case, launch) if cores else None
+            starts.append((launch.line, launch.program, own, named or launch.given("cpus-per-task")))
     for line, words, have, certain in starts:
         threads = _threads(words)
         if threads and have and threads > have and words[0] not in ("sbatch", "srun", "qsub", "bsub", "export", "ray"):
@@ -123,8 +112,7 @@ def all_cores_of_node(case: Case) -> Iterator[Hit]:
     cores, named = _cores(case)
     for command in case.script.commands if cores and named and not case.script.request.exclusive else ():
         program = python_program(command.argv)
-        file = find_program(program, case.directories) if program else None
-        text = file[0].read_text(errors="replace") if file else ""
+        text = case.program_source(program)
         pool = re.search(r"\bPool\(\s*\)|(?:Pool|Executor)\([^)\n]*cpu_count\(\)|n_jobs\s*=\s*-1", text)
         if pool and not re.search(r"sched_getaffinity|process_cpu_count|_CPUS_PER_TASK|NSLOTS|NCPUS", text):
             text = f"{shown(program[0]) if program else ''} starts a process for each core of the node"
@@ -141,11 +129,11 @@ def all_cores_of_node(case: Case) -> Iterator[Hit]:
 )
 def memory_for_each_slot(case: Case) -> Iterator[Hit]:
     """A large amount of memory for each of several slots."""
-    slots, lines = case.script.request.tasks or 1, case.script.rows
+    slots = case.script.request.tasks or 1
     for directive in case.script.directives if case.script.scheduler == "sge" and slots > 1 else ():
         match = re.search(r"\b(h_vmem|mem_free|s_vmem)=(\d+)([GgTt])", directive.text)
         total = int(match[2]) * slots * (1024 if match[3] in "Tt" else 1) if match else 0
-        if match and total >= 256 and directive.line <= len(lines):
+        if match and total >= 256:
             yield Hit(directive.line, f"{match[1]}={match[2]}{match[3]} for each of {slots} slots is {total}G",
                       f"{match[1]}={max(1, int(match[2]) // slots)}{match[3]}")  # fmt: skip
 
@@ -196,12 +184,10 @@ def rank_bound_to_core(case: Case) -> Iterator[Hit]:
 def devices_over_gpus(case: Case) -> Iterator[Hit]:
     """More devices of Lightning than GPUs of a node."""
     have = case.script.request.node_gpus
-    starts: list[tuple[int, Launch | None, tuple[str, ...]]] = [(step.line, step, ()) for step in case.steps]
-    for line, launch, _ in starts if have else ():
-        source = case.source(launch) if launch else None
-        if source and source.devices and have and source.devices > have and not any(
-                launch in inner.via and inner.kind in AGENTS for inner in case.launches):  # fmt: skip
-            yield Hit(line, f"{source.file} has {source.devices} devices, and a node {counted(have, 'GPU')}",
+    for launch in case.steps if have else ():
+        source = case.source(launch)
+        if source and source.devices and have and source.devices > have and not case.inside_agent(launch):
+            yield Hit(launch.line, f"{source.file} has {source.devices} devices, and a node {counted(have, 'GPU')}",
                       f"#SBATCH --gres=gpu:{source.devices}")  # fmt: skip
             return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.lint.launches import RANKS, Launch
+from stackyard.lint.launches import RANKS
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.heads.head import read_by_scheduler
 from stackyard.lint.shell.scope import ResolvedCommand
@@ -121,33 +121,6 @@ def export_none(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "steps-in-turn",
-    why="Since Slurm 20.11 a step takes all cores and memory of its nodes: the next one waits for it",
-    example="for i in 1 2 3 4; do\n  srun -n1 ./work.sh $i &\ndone\nwait",
-    instead="for i in 1 2 3 4; do\n  srun -n1 --exact --mem=4G ./work.sh $i &\ndone\nwait",
-)
-def steps_in_turn(case: Case) -> Iterator[Hit]:
-    """Several background steps without ``--exact``, ``--overlap`` or a number of CPUs."""
-    if case.script.scheduler != "slurm" or (case.version and case.version < (20, 11)):
-        return
-    steps = [launch for launch in case.script.launches if _takes_its_nodes(launch)]
-    repeated = any(step.command.command.within("loop") for step in steps)
-    nodes = [step.count("nodes") or case.nodes or 0 for step in steps]
-    apart = bool(case.nodes) and not repeated and sum(nodes) <= (case.nodes or 0)  # each on nodes of its own
-    doubt = repeated and any(node < (case.nodes or 0) for node in nodes)  # perhaps one for each node
-    if steps and (len(steps) > 1 or repeated) and not apart and not doubt:
-        yield Hit(steps[0].line, "these steps run one after the other: each takes all cores of its nodes",
-                  "srun --exact -n N -c N --mem=... for each")  # fmt: skip
-
-
-def _takes_its_nodes(launch: Launch) -> bool:
-    """Whether a step in the background does not say which cores it needs: it gets all of its nodes."""
-    own = ("exact", "exclusive", "overlap", "cpus-per-task", "relative", "nodelist", "jobid", "het-group", "pack-group")
-    background = launch.kind == "srun" and launch.command.command.background and not launch.via and not launch.remote
-    return background and not launch.given(*own) and not launch.doubtful
-
-
-@rule(
     "mkdir-too-late",
     why="The scheduler opens the output file before the script runs; without its directory the output is lost",
     example="#SBATCH --output=logs/%j.out\nmkdir -p logs",
@@ -166,32 +139,6 @@ def mkdir_too_late(case: Case) -> Iterator[Hit]:
             if option.name in ("output", "error", "o", "e", "oo", "eo") and directory and directory in directories:
                 yield Hit(directive.line, f"{directory} is made by the script, after its output file is opened",
                           f"mkdir -p {directory} before the job is submitted")  # fmt: skip
-
-
-@rule(
-    "array-output",
-    why="All tasks of the array write to the same file at the same time",
-    example="#SBATCH --array=0-9\n#SBATCH --output=train.log",
-    instead="#SBATCH --array=0-9\n#SBATCH --output=train-%A_%a.log",
-)
-def array_output(case: Case) -> Iterator[Hit]:
-    """A job array whose output file is the same for every task."""
-    kind, values, own = case.script.scheduler, case.script.request.values, case.script.own
-    index = {"slurm": r"%\d*[ajJ]|^/dev/null", "lsf": r"%I|^/dev/null"}.get(kind)
-    is_array = "array" in values if kind == "slurm" else "[" in (values.get("J") or "")
-    names, better = {"output", "o", "oo"}, "%A_%a" if kind == "slurm" else "%J_%I"
-    if own and (better := own.index):  # what may be a directory gets files with other names
-        index, names = rf"{re.escape(better)}|^/dev/null|^(?!.*\w\.\w+$)", {*own.named("output")}
-        is_array = not values.keys().isdisjoint(own.named("array"))
-    if index is None or not is_array or case.script.is_filled_in:
-        return
-    for directive in read_by_scheduler(case):
-        for option in directive.options:
-            expanded = "$" in option.value and not own
-            if option.name in names and not re.search(index, option.value) and not expanded:
-                yield Hit(
-                    directive.line, f"every task of the array writes to {option.value}", f"put {better} into the name"
-                )
 
 
 @rule(
@@ -280,28 +227,9 @@ _OF_THE_TASK = re.compile(
 def scheduler_variable_set(case: Case) -> Iterator[Hit]:
     """A plain value for a variable by which jobs and tasks know themselves."""
     for command in case.script.commands if case.script.is_batch else ():
-        words = command.argv[1:] if command.argv[:1] in (("export",), ("declare",)) else ()
-        pairs = [(assignment.name, assignment.raw) for assignment in command.command.assignments if not command.argv]
-        pairs += [(word.partition("=")[0], word.partition("=")[2]) for word in words if "=" in word]
-        for name, value in pairs:
+        persists = not command.argv or command.argv[0] in ("export", "declare")
+        for name, value in command.sets if persists else ():
             if _OF_THE_TASK.fullmatch(name) and re.fullmatch(r"[\"']?\d+[\"']?", value):
                 yield Hit(
                     command.line, f"{name} is set to {value} for every task", f"remove it: {name} is the scheduler's"
                 )
-
-
-@rule(
-    "array-disabled",
-    why="Without an array its index is empty: the commands that use it get nothing",
-    example="##SBATCH --array=1-100\n./work $SLURM_ARRAY_TASK_ID",
-    instead="#SBATCH --array=1-100\n./work $SLURM_ARRAY_TASK_ID",
-)
-def array_disabled(case: Case) -> Iterator[Hit]:
-    """The index of an array in a script whose ``--array`` is commented out."""
-    if case.script.scheduler != "slurm" or "array" in case.script.request.values:
-        return
-    disabled = next((number for number, row in enumerate(case.script.rows, 1)
-                     if re.match(r"##+\s*SBATCH\s+(?:--array|-a)\b", row)), 0)  # fmt: skip
-    if disabled and re.search(r"\$\{?SLURM_ARRAY_TASK_ID\b", case.script.code):
-        yield Hit(disabled, "--array is commented out, but the script uses SLURM_ARRAY_TASK_ID",
-                  case.script.rows[disabled - 1].lstrip("#").strip().join(("#", "")))  # fmt: skip

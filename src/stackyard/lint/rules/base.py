@@ -13,7 +13,7 @@ from stackyard.core.errors import Where
 from stackyard.core.findings import Finding, Severity
 from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.lint.groups import Group, group_of
-from stackyard.lint.launches import RANKS, Launch, launches_inside, python_program
+from stackyard.lint.launches import AGENTS, RANKS, Launch, launches_inside, python_program
 from stackyard.lint.script import Script
 from stackyard.lint.shell.commands import parse_shell
 from stackyard.lint.shell.functions import uncalled
@@ -164,6 +164,15 @@ class Case:
     def _worker_text(self, launch: Launch) -> str:
         texts = (self.text_of(word) for word in launch.program[:2] if word.endswith((".sh", ".bash")))
         return next((text for text in texts if text is not None), "")
+
+    def program_source(self, program: tuple[str, ...] | None) -> str:
+        """The text of the Python file of a program's words; empty if it is not found."""
+        place = find_program(program, self.directories) if program else None
+        return place[0].read_text(errors="replace") if place else ""
+
+    def inside_agent(self, launch: Launch) -> bool:
+        """Whether the ranks of a launch are started by an agent in it, such as torchrun, or by horovodrun."""
+        return any(launch in inner.via and inner.kind in (*AGENTS, "horovodrun") for inner in self.launches)
 
     def text_of(self, name: str) -> str | None:
         """The text of a file that the script names; None if it is not found."""

@@ -1,4 +1,4 @@
-"""Rules on where programs and data of a job are: nodes without them, steps that wait, cores that are shared."""
+"""Rules on where programs and data of a job are: nodes without them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from stackyard.core.findings import counted
 from stackyard.lint.launches import python_program
+from stackyard.lint.request import number
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import shown
@@ -113,56 +114,6 @@ def ray_in_part_of_node(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "steps-share-no-gpus",
-    why="A step without GPUs of its own takes all of the job: the next one waits until it ends",
-    example="#SBATCH --gres=gpu:2\nsrun --exact -n1 python a.py &\nsrun --exact -n1 python b.py &\nwait",
-    instead="#SBATCH --gres=gpu:2\nsrun --exact -n1 --gres=gpu:1 python a.py &\n...",
-)
-def steps_share_no_gpus(case: Case) -> Iterator[Hit]:
-    """Several steps at the same time in a job with GPUs, none of which says how many it needs."""
-    names = (
-        "gres",
-        "gpus",
-        "gpus-per-task",
-        "gpus-per-node",
-        "gpus-per-socket",
-        "overlap",
-        "tres-per-task",
-        "nodelist",
-    )
-    if not case.script.request.names_gpus or case.script.scheduler != "slurm" or (case.nodes or 0) > 1:
-        return
-    steps = [launch for launch in case.script.launches if launch.kind == "srun" and launch.command.command.background
-             and not launch.via and not launch.remote]  # fmt: skip
-    repeated = any(step.command.command.within("loop") for step in steps)
-    if steps and (len(steps) > 1 or repeated) and not any(step.given(*names) or step.doubtful for step in steps) \
-            and any(step.given("exact", "exclusive", "cpus-per-task") for step in steps):  # fmt: skip
-        yield Hit(
-            steps[0].line, "each of these steps takes all GPUs of the job: they run in turn", "srun --gres=gpu:1 ..."
-        )
-
-
-@rule(
-    "steps-one-by-one",
-    "note",
-    why="A step in the foreground ends before the next one starts: the cores of the other tasks stay idle",
-    example="#SBATCH --ntasks=8\nfor i in 1 2 3; do\n  srun -n1 ./work $i\ndone",
-    instead="#SBATCH --ntasks=8\nfor i in 1 2 3; do\n  srun -n1 --exact ./work $i &\ndone\nwait",
-)
-def steps_one_by_one(case: Case) -> Iterator[Hit]:
-    """A loop over steps of one task, in a job with several tasks that nothing else starts."""
-    tasks = case.script.request.all_tasks or 0
-    steps = [step for step in case.steps if step.kind == "srun"]
-    if tasks < 2 or not steps or len(steps) != len(case.steps) or any(step.doubtful or step.remote for step in steps):
-        return
-    alone = all(step.count("ntasks") == 1 and step.command.command.within("loop")
-                and not step.command.command.background and not step.given("cpus-per-task", "nodelist")
-                for step in steps)  # fmt: skip
-    if alone and case.in_turn:
-        yield Hit(steps[0].line, f"one of {tasks} tasks runs at a time", "srun -n1 --exact ... & in the loop, and wait")
-
-
-@rule(
     "image-for-each-task",
     "note",
     why="Each task downloads and converts the image, and they write to the same cache at the same time",
@@ -260,7 +211,7 @@ def slots_without_mpiprocs(case: Case) -> Iterator[Hit]:
 @rule(
     "hosts-by-hand",
     "note",
-    why="The scheduler chooses the nodes: on others than its own mpirun fails, or disturbs the jobs of others",
+    why="The scheduler chooses the nodes: on any other node mpirun fails, or disturbs another job",
     example="#SBATCH --nodes=2\nmpirun -H node01,node02 -np 8 ./a.out",
     instead="#SBATCH --nodes=2\nmpirun -np 8 ./a.out",
 )
@@ -332,35 +283,6 @@ def ray_head_alone(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "step-waits-for-step",
-    why="The step in the background has all cores of its nodes until it ends: the other one waits for that",
-    example="srun ./server &\nsrun ./client",
-    instead="srun --overlap ./server &\nsrun --overlap ./client",
-)
-def step_waits_for_step(case: Case) -> Iterator[Hit]:
-    """A step in the foreground, while one in the background has the same nodes."""
-    own = ("exact", "exclusive", "overlap", "relative", "nodelist", "jobid", "het-group", "pack-group", "nodes")
-    if case.script.scheduler != "slurm" or (case.version and case.version < (20, 11)):
-        return
-    steps = [
-        launch for launch in case.script.launches if launch.kind == "srun" and not launch.via and not launch.remote
-    ]
-    waits = [waiting.line for waiting in case.script.commands if waiting.argv[:1] == ("wait",)]
-    for at, first in enumerate(steps):
-        command = first.command.command
-        if not command.background or first.given(*own) or first.doubtful or command.within("function"):
-            continue
-        for later in steps[at + 1 :]:
-            free = later.given("overlap", "jobid", "nodelist", "relative", "het-group", "exact") or later.doubtful
-            waited = any(first.line < line < later.line for line in waits)
-            apart = free or waited or later.command.command.background or later.command.command.blocks != command.blocks
-            if not apart:
-                text = f"this step waits until that of line {first.line} has ended"
-                yield Hit(later.line, text, "srun --overlap for both")
-                return
-
-
-@rule(
     "loopback-between-nodes",
     why="lo reaches the same node only: ranks of several nodes never connect",
     example="#SBATCH --nodes=2\nexport NCCL_SOCKET_IFNAME=lo",
@@ -374,26 +296,6 @@ def loopback_between_nodes(case: Case) -> Iterator[Hit]:
             value = launch.environment.get(name)
             if value and value.text == "lo" and (case.step(launch).nodes or 0) > 1:
                 yield Hit(value.line, f"{name} is the loopback interface, on {case.nodes} nodes", f"unset {name}")
-                return
-
-
-@rule(
-    "array-same-file",
-    why="All tasks of the array write to the same file at the same time",
-    example="#SBATCH --array=1-10\n./work $SLURM_ARRAY_TASK_ID > result.txt",
-    instead="#SBATCH --array=1-10\n./work $SLURM_ARRAY_TASK_ID > result-$SLURM_ARRAY_TASK_ID.txt",
-)
-def array_same_file(case: Case) -> Iterator[Hit]:
-    """Output of a program of a job array that goes to one file."""
-    values = case.script.request.values
-    is_array = "array" in values or (case.script.scheduler == "pbs" and "J" in values)
-    moves = any(command.argv[:1] in (("cd",), ("pushd",)) for command in case.script.commands)
-    for command in case.script.commands if is_array and not moves else ():
-        uses = " ".join(word.raw for word in command.command.words)
-        for operator, word in command.command.redirects:
-            name = word.plain or ""
-            if operator in (">", "1>", "&>") and re.fullmatch(r"(?!/dev/)[\w./-]+", name) and "ARRAY" in uses:
-                yield Hit(command.line, f"every task of the array writes to {name}", f"put the index into {name}")
                 return
 
 
@@ -437,26 +339,6 @@ def threads_over_chunk(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "step-fills-node",
-    why="In a job with --exclusive and no number of tasks, srun -c starts as many tasks as fit into the whole nodes",
-    example="#SBATCH --exclusive --cpus-per-task=4\nsrun -c 4 python train.py",
-    instead="#SBATCH --exclusive --cpus-per-task=4\nsrun -n 1 -c 4 python train.py",
-)
-def step_fills_node(case: Case) -> Iterator[Hit]:
-    """srun with cores for each task, and no number of tasks, in a job that has whole nodes."""
-    values = case.script.request.values
-    tasks = any(name.startswith("ntasks") for name in values)
-    by_variable = "SRUN_CPUS_PER_TASK" in case.script.code
-    for launch in case.steps if case.script.scheduler == "slurm" and "exclusive" in values and not tasks else ():
-        own = launch.given("ntasks", "ntasks-per-node", "ntasks-per-gpu", "exclusive") or launch.doubtful
-        if launch.kind == "srun" and not own and (launch.given("cpus-per-task") or by_variable):
-            cores = launch.get("cpus-per-task") or values.get("cpus-per-task") or "its"
-            text = f"srun starts a task for every {shown(cores)} cores of the nodes"
-            yield Hit(launch.line, text, f"srun -n {case.nodes or 1} ...")
-            return
-
-
-@rule(
     "program-on-one-of-nodes",
     "note",
     why="The other nodes of the job are charged and idle",
@@ -491,3 +373,40 @@ def broker_for_each_slot(case: Case) -> Iterator[Hit]:
         if (plain or several) and not launch.doubtful:
             yield Hit(launch.line, "flux starts once for each slot, and not for each node", "one task on each node")
             return
+
+
+_ONE_HOST = re.compile(r"span\[\s*(?:hosts\s*=\s*1|ptile)", re.I)
+
+
+@rule(
+    "slots-on-several-hosts",
+    why="Without a rule on nodes the scheduler takes cores where they are free: a program without MPI uses one host's",
+    example="#SBATCH --ntasks=16\nexport OMP_NUM_THREADS=16\n./simulate",
+    instead="#SBATCH --ntasks=1\n#SBATCH --cpus-per-task=16\nexport OMP_NUM_THREADS=16\n./simulate",
+)
+def slots_on_several_hosts(case: Case) -> Iterator[Hit]:
+    """Several tasks or slots for one process, and no number of nodes: a note where it does not name that number."""
+    script, request = case.script, case.script.request
+    if script.launches or script.is_filled_in or script.foreign or script.inner or request.nodes or request.exclusive:
+        return
+    if re.search(r"\b(?:mpi\w*|srun|ssh|pbsdsh|blaunch|jsrun|aprun|prun|parallel|charmrun)\b|hostfile|HOSTS\b|NODELIST",
+                 script.code):  # fmt: skip
+        return
+    if script.scheduler == "lsf":
+        slots, where = number((request.values.get("n") or "").split(",")[0]), request.line("n")
+        apart = not _ONE_HOST.search(request.values.get("R") or "") and "nnodes" not in request.values
+        remedy = '#BSUB -R "span[hosts=1]"'
+    elif script.scheduler == "slurm":
+        slots, where = request.tasks, request.line("ntasks")
+        apart = not request.values.keys() & {"ntasks-per-node", "array", "ntasks-per-gpu", "nodelist"}
+        remedy = f"#SBATCH --ntasks=1 --cpus-per-task={slots}"
+    else:
+        return
+    if not slots or slots < 2 or not apart:
+        return
+    names = "SLURM_NTASKS|SLURM_NPROCS|LSB_DJOB_NUMPROC|LSB_MAX_NUM_PROCESSORS"
+    uses = re.search(
+        rf"(?:threads|THREADS|workers|cpus?|cores|-[jptnT])[= ]*[\"']?(?:{slots}\b|\$\{{?(?:{names}))", script.code
+    )
+    text = f"{slots} cores can be on several hosts, and this script starts one process"
+    yield Hit(where, text, remedy, None if uses else "note")

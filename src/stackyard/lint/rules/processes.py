@@ -12,7 +12,7 @@ from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.rendezvous import is_set
 from stackyard.lint.rules.torch import nnodes
 from stackyard.lint.shell.scope import ResolvedCommand
-from stackyard.lint.source import find_program, source_of
+from stackyard.lint.source import source_of
 
 
 def _per_node(case: Case, launch: Launch) -> int | None:
@@ -20,16 +20,6 @@ def _per_node(case: Case, launch: Launch) -> int | None:
     if launch.kind == "mpirun" and not launch.given("np", "ppn", "hostfile", "host") and not launch.doubtful:
         return case.head_tasks_per_node
     return case.step(launch).per_node
-
-
-def _text(case: Case, program: tuple[str, ...] | None) -> str:
-    """The source of a Python program; empty if it is not found."""
-    place = find_program(program, case.directories) if program else None
-    return place[0].read_text(errors="replace") if place else ""
-
-
-def _inside_agent(case: Case, launch: Launch) -> bool:
-    return any(launch in inner.via and inner.kind in (*AGENTS, "horovodrun") for inner in case.launches)
 
 
 @rule(
@@ -44,14 +34,14 @@ def ranks_over_node_gpus(case: Case) -> Iterator[Hit]:
     have = case.script.request.node_gpus
     for launch in case.steps if have else ():
         ranks, source = _per_node(case, launch), case.source(launch)
-        if not ranks or not have or ranks <= have or source is None or _inside_agent(case, launch):
+        if not ranks or not have or ranks <= have or source is None or case.inside_agent(launch):
             continue
-        jax = _text(case, case.python(launch)) if "jax" in source.imports else ""
+        jax = case.program_source(case.python(launch)) if "jax" in source.imports else ""
         by_rank = "horovod" in source.imports or source.device_line or case.group(launch) is not None
         by_rank = by_rank or bool(re.search(r"distributed\.initialize\(\s*\)", jax))
         if by_rank and "MPS" not in case.script.code:
             text = f"{launch.word} starts {ranks} ranks of {source.file} on each node with {counted(have, 'GPU')}"
-            yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node={have}")
+            yield Hit(launch.line, text, f"start {have} ranks on each node")
 
 
 @rule(
@@ -67,7 +57,7 @@ def jax_one_gpu(case: Case) -> Iterator[Hit]:
     for launch in case.steps:
         ranks = _per_node(case, launch)
         one_each = case.script.request.gpus_per_task == 1 or launch.get("gpus-per-task") == "1"
-        text = _text(case, case.python(launch)) if ranks and (ranks < have or one_each) else ""
+        text = case.program_source(case.python(launch)) if ranks and (ranks < have or one_each) else ""
         if (
             re.search(r"distributed\.initialize\(", text)
             and re.search(r"\bjax\b", text)
@@ -99,22 +89,20 @@ def lightning_without_srun(case: Case) -> Iterator[Hit]:
         r"SLURM_NTASKS=|unset\s+SLURM|LightningEnvironment", case.script.code
     ):
         return
-    starts: list[tuple[ResolvedCommand | Launch, tuple[str, ...], int]] = []
+    starts: list[tuple[ResolvedCommand | Launch, tuple[str, ...]]] = []
     if not case.launches:
-        starts = [
-            (command, program, 1) for command in case.script.commands if (program := python_program(command.argv))
-        ]
+        starts = [(command, words) for command in case.script.commands if (words := python_program(command.argv))]
     for launch in case.steps:
-        if launch.kind == "srun" and case.step(launch).per_node == 1 and not _inside_agent(case, launch):
-            starts.append((launch, case.python(launch) or (), 1))
-    for at, program, _ in starts:
+        if launch.kind == "srun" and case.step(launch).per_node == 1 and not case.inside_agent(launch):
+            starts.append((launch, case.python(launch) or ()))
+    for at, program in starts:
         source = source_of(program, case.directories)
         if source is None or not source.imports & {"lightning", "pytorch_lightning"}:
             continue
         named = _DEVICES.search(" ".join(program[1:]))
         devices = int(named[1]) if named else source.devices or 0
         own = isinstance(at, Launch) and source.devices  # of rule lightning-devices
-        if devices > 1 and not own and "LightningEnvironment" not in _text(case, program):
+        if devices > 1 and not own and "LightningEnvironment" not in case.program_source(program):
             text = f"{source.file} has {devices} devices, and one task of Slurm"
             yield Hit(at.line, text, f"#SBATCH --ntasks-per-node={devices} and srun python {program[0]}")
             return
@@ -143,11 +131,11 @@ def lightning_nodes(case: Case) -> Iterator[Hit]:
         ):
             continue
         named = _NODES.search(" ".join(program[1:]))
-        calls = re.findall(r"\bTrainer\(([^()]*(?:\([^()]*\)[^()]*)*)\)", _text(case, program))
+        calls = re.findall(r"\bTrainer\(([^()]*(?:\([^()]*\)[^()]*)*)\)", case.program_source(program))
         said = [match[1] for call in calls if (match := re.search(r"num_nodes\s*=\s*(\d+)\b", call))]
         plain = len(calls) == 1 and "**" not in calls[0] and "num_nodes" not in calls[0] and "*" not in calls[0]
         count = int(named[1]) if named else int(said[0]) if len(said) == 1 == len(calls) else 1 if plain else nodes
-        if count != nodes and not _inside_agent(case, launch):
+        if count != nodes and not case.inside_agent(launch):
             yield Hit(
                 launch.line, f"num_nodes is {count}, and the step has {nodes} nodes", f"Trainer(num_nodes={nodes})"
             )
@@ -180,7 +168,7 @@ def rank_variable_not_set(case: Case) -> Iterator[Hit]:
         if outer is None or agent or not case.innermost(launch) or case.is_helper(launch):
             continue
         group = case.group(launch)
-        text = _text(case, case.python(launch))
+        text = case.program_source(case.python(launch))
         names = [] if _FINDS.search(text) else list(dict.fromkeys(_READS.findall(text)))
         known = (*(group.needs if group else ()), *(name for name in names if _guarded(text, name)))
         missing = [name for name in names if name not in known and not is_set(case, launch, name)]
@@ -270,7 +258,7 @@ def hostfile_without_slots(case: Case) -> Iterator[Hit]:
 def tf_config_missing(case: Case) -> Iterator[Hit]:
     """TensorFlow's strategy for several workers, which is not told of the others."""
     for launch in case.steps:
-        text, tasks = _text(case, case.python(launch)), case.step(launch).tasks
+        text, tasks = case.program_source(case.python(launch)), case.step(launch).tasks
         if tasks and tasks > 1 and "MultiWorkerMirroredStrategy" in text \
                 and not re.search(r"TF_CONFIG|ClusterResolver", text + case.script.code):  # fmt: skip
             yield Hit(launch.line, f"{tasks} workers, and nothing sets TF_CONFIG", "SlurmClusterResolver()")
@@ -310,7 +298,7 @@ def more_workers_than_cores(case: Case) -> Iterator[Hit]:
     instead="#SBATCH --ntasks=16\nsrun gmx_mpi mdrun -s run.tpr",
 )
 def mpi_program_alone(case: Case) -> Iterator[Hit]:
-    """A program whose name ends in mpi, which the script starts itself in a job with several tasks."""
+    """A program whose name ends in mpi, or a parallel one of OpenFOAM, which the script itself starts, as one task."""
     tasks = case.script.request.all_tasks or 0
     for command in case.script.commands if tasks > 1 and not case.launches else ():
         name = command.argv[0].rsplit("/", 1)[-1] if command.argv else ""

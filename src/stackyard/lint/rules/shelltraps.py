@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.shell.words import is_known, shown
+from stackyard.lint.shell.words import shown
 
 
 @rule(
@@ -19,7 +19,7 @@ def option_alone(case: Case) -> Iterator[Hit]:
     """A line that begins with an option, since the line before does not end with a backslash."""
     for command in case.script.commands:
         name = command.argv[0] if command.argv else ""
-        row = case.script.rows[command.line - 1].lstrip() if command.line <= len(case.script.rows) else ""
+        row = case.script.row(command.line).lstrip()
         if re.match(r"--?[A-Za-z]", name) and row.startswith("-") and not _is_comment(case, command.line - 1):
             yield Hit(
                 command.line, f"{shown(name)} begins a command of its own", "end the line before with a backslash"
@@ -35,7 +35,7 @@ def option_alone(case: Case) -> Iterator[Hit]:
 def comment_in_command(case: Case) -> Iterator[Hit]:
     """A commented line between the continued lines of a command."""
     for number, row in enumerate(case.script.rows, 1):
-        following = case.script.rows[number].strip() if number < len(case.script.rows) else ""
+        following = case.script.row(number + 1).strip()
         goes_on = row.rstrip().endswith("\\") or following.startswith("-")
         if _is_comment(case, number) and goes_on and following:
             yield Hit(number, "the command ends at this comment: the lines behind it do not belong to it",
@@ -61,13 +61,7 @@ def _is_comment(case: Case, number: int) -> bool:
 def path_replaced(case: Case) -> Iterator[Hit]:
     """A new value of PATH in which the old one, and the system's directories, are missing."""
     for command in case.script.commands:
-        pairs = [
-            (assignment.name, assignment.raw) for assignment in command.command.assignments if not assignment.append
-        ]
-        if command.argv[:1] in (("export",), ("declare",)):
-            pairs += [(raw.partition("=")[0], raw.partition("=")[2]) for raw in
-                      (word.raw for word in command.command.words[1:]) if "=" in raw]  # fmt: skip
-        for name, raw in pairs:
+        for name, raw in command.sets:
             if name == "PATH" and "/" in raw and not re.search(r"PATH|\$\(|`|/bin:|/bin[\"']?$(?<=/usr/bin)", raw):
                 yield Hit(command.line, "PATH loses its old value", f"export PATH={raw.strip(chr(34))}:$PATH")
 
@@ -161,7 +155,7 @@ def unset_before_activate(case: Case) -> Iterator[Hit]:
 def expanded_at_submission(case: Case) -> Iterator[Hit]:
     """A variable of the job in a script that is submitted as a here-document."""
     for command in case.script.commands if not case.script.is_batch else ():
-        row = case.script.rows[command.line - 1] if command.line <= len(case.script.rows) else ""
+        row = case.script.row(command.line)
         submits = command.argv[:1] in (("sbatch",), ("qsub",), ("bsub",))
         if not submits or not command.command.here or re.search(r"<<-?\s*(?:['\"]|\\)", row):
             continue
@@ -170,56 +164,6 @@ def expanded_at_submission(case: Case) -> Iterator[Hit]:
             if match and not text.lstrip().startswith("#SBATCH"):
                 yield Hit(number, f"${match[1]} is replaced when the job is submitted", f"\\${match[1]}, or <<'EOF'")
                 return
-
-
-@rule(
-    "array-item-missing",
-    why="Items of an array of bash count from 0, lines of a file from 1: a task without an item works on nothing",
-    example='#SBATCH --array=0-9\n./work "$(sed -n "${SLURM_ARRAY_TASK_ID}p" list.txt)"',
-    instead='#SBATCH --array=1-10\n./work "$(sed -n "${SLURM_ARRAY_TASK_ID}p" list.txt)"',
-)
-def array_item_missing(case: Case) -> Iterator[Hit]:
-    """A job array that begins at 0 where lines are counted, or goes past the end of the list that it indexes."""
-    first, last = _array(case)
-    if first is None:
-        return
-    for command in case.script.commands:
-        row = case.script.rows[command.line - 1] if command.line <= len(case.script.rows) else ""
-        by_line = re.search(
-            rf"sed\s+(?:-n\s+)?[\"']?{_INDEX}\s*[pq]|head\s+-n?\s*{_INDEX}|NR\s*==\s*[\"']*{_INDEX}", row)  # fmt: skip
-        if first == 0 and by_line:
-            better = f"1-{last + 1}" if last else "1-N"
-            yield Hit(command.line, "task 0 of the array asks for line 0", f"indices {better}")
-            return
-        for name, sign, offset in re.findall(rf"\$\{{(\w+)\[\s*{_INDEX}\s*(?:([+-])\s*(\d+))?\s*\]\}}", row):
-            known = command.environment.get(name)
-            items = known.items if known else None
-            plain = items and all(is_known(item) and not re.search(r"[*?{]", item) for item in items)
-            moved = int(f"{sign}{offset}" or 0)
-            if items and plain and last is not None and (last + moved >= len(items) or first + moved < 0):
-                text = (
-                    f"{name} has items 0 to {len(items) - 1}, and the array asks for {first + moved} to {last + moved}"
-                )
-                yield Hit(command.line, text, f"indices {-moved}-{len(items) - 1 - moved}")
-                return
-
-
-_INDEX = r"\$?\{?(?:SLURM_ARRAY_TASK_ID|LSB_JOBINDEX|PBS_ARRAY_INDEX|PBS_ARRAYID|SGE_TASK_ID)\}?"
-
-
-def _array(case: Case) -> tuple[int | None, int | None]:
-    """The first and the last index of the job array; None for what is not a plain range."""
-    values = case.script.request.values
-    named = re.search(r"\[([^\]]*)\]", values.get("J") or "")
-    texts = {
-        "slurm": values.get("array"),
-        "pbs": values.get("J") or values.get("t"),
-        "sge": values.get("t"),
-        "lsf": named[1] if named else None,
-    }
-    text = texts.get(case.script.scheduler)
-    first, last = re.match(r"(\d+)", text or ""), re.fullmatch(r"\d+-(\d+)(?:[:%]\d+)*", text or "")
-    return int(first[1]) if first else None, int(last[1]) if last else None
 
 
 _FOREIGN = {
@@ -247,11 +191,7 @@ def other_schedulers_variable(case: Case) -> Iterator[Hit]:
     ):
         return
     for command in case.script.commands:
-        texts = [
-            *(word.raw for word in command.command.words),
-            *(assignment.raw for assignment in command.command.assignments),
-        ]
-        match = _FOREIGN[kind].search(" ".join(texts))
+        match = _FOREIGN[kind].search(command.raw)
         if match and not re.search(rf"{match[1]}\}}?[\"']?\s*\]|{match[1]}:?[-+=?]|\b{match[1]}=|-[nz]\s+\S*{match[1]}",
                                    case.script.code) and not command.command.within("branch"):  # fmt: skip
             yield Hit(command.line, f"{match[1]} is not a variable of this scheduler", _OF_SUBMISSION.get(kind, ""))
@@ -431,30 +371,6 @@ def still_to_be_filled_in(case: Case) -> Iterator[Hit]:
         if match and number not in case.script.inner_lines:
             yield Hit(number, f"{match[1]} is still to be filled in", "the value")
             return
-
-
-@rule(
-    "array-without-index",
-    "note",
-    why="Without its index every task of the array does the same, and writes the same files",
-    example="#SBATCH --array=1-16\n./simulate input.dat",
-    instead="#SBATCH --array=1-16\n./simulate input-$SLURM_ARRAY_TASK_ID.dat",
-)
-def array_without_index(case: Case) -> Iterator[Hit]:
-    """A job array in which nothing but a sleep uses the index; a program may read it itself."""
-    first, last = _array(case)
-    code = re.sub(r"(?m)^[ \t]*(?:sleep|echo)\b.*$", "", case.script.code)
-    code = re.sub(r"(?m)^#.*$", "", code)
-    index = r"ARRAY_TASK|ARRAY_INDEX|PBS_ARRAYID|LSB_JOBINDEX|SGE_TASK_ID|SLURM_ARRAY|\$@|\$1"
-    one_by_one = re.search(r"%1\b", case.script.request.values.get("array") or "")
-    if first is None or not last or last <= first or re.search(index, code) or case.script.is_filled_in or one_by_one:
-        return
-    if any(
-        command.argv and command.argv[0] not in ("module", "cd", "echo", "sleep") for command in case.script.commands
-    ):
-        line = case.script.request.line("array", "J", "t")
-        text = f"{last - first + 1} tasks, and this script does not use their index"
-        yield Hit(line, text, "the index in the names of its files")
 
 
 @rule(

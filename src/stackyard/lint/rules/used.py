@@ -30,7 +30,7 @@ def ranks_share_a_core(case: Case) -> Iterator[Hit]:
     for launch in case.launches:
         own = ranks_per_agent(launch) if launch.kind in AGENTS and not launch.remote else None
         ranks = own or (_by_gpus(case, launch) if launch.kind in AGENTS and not launch.remote else None)
-        cores = _cores(case, launch.ranks_of) if ranks and ranks > 1 else None
+        cores = cores_of(case, launch.ranks_of) if ranks and ranks > 1 else None
         if cores is None or not ranks or cores >= ranks or launch.doubtful:
             continue
         text = f"{launch.kind} starts {ranks} ranks in a task with {counted(cores, 'core')}"
@@ -63,7 +63,7 @@ def one_core_with_gpu(case: Case) -> Iterator[Hit]:
     if not case.launches:
         starts = [(None, python_program(command.argv) or (), command.line) for command in script.commands]
     for step, program, line in starts:
-        if program and program[0].endswith(".py") and _cores(case, step) == 1 and _may_load_data(case, program):
+        if program and program[0].endswith(".py") and cores_of(case, step) == 1 and _may_load_data(case, program):
             remedy = "#SBATCH --cpus-per-task=8" + ("\nsrun -c 8 ..." if step else "")
             text = f"{'each task of ' if step else ''}{program[0]} has GPUs and one core"
             yield Hit(line, text, remedy, "note" if case.shares_nodes is False else None)
@@ -99,7 +99,7 @@ def _by_gpus(case: Case, launch: Launch) -> int | None:
     return case.script.request.node_gpus
 
 
-def _cores(case: Case, outer: Launch | None) -> int | None:
+def cores_of(case: Case, outer: Launch | None) -> int | None:
     """The cores of a task of a launch, or of the script itself; None if something else than -c determines them."""
     request = case.script.request
     others = {"cpus-per-gpu", "mincpus", "tres-per-task", "cores-per-socket", "threads-per-core", "overcommit"}
@@ -127,7 +127,7 @@ def world_size(case: Case) -> Iterator[Hit]:
     """WORLD_SIZE that is not the number of tasks."""
     for launch in case.steps:
         value, tasks = launch.environment.get("WORLD_SIZE"), case.step(launch).tasks
-        inside = any(launch in inner.via and inner.kind in (*AGENTS, "horovodrun") for inner in case.launches)
+        inside = case.inside_agent(launch)
         size = number(value.text) if value and value.exported else None
         if value is None or inside or not size or not tasks or size == tasks or not is_alone(launch):
             continue
@@ -147,7 +147,7 @@ def lightning_devices(case: Case) -> Iterator[Hit]:
     """Lightning's Trainer(devices=N) in a step with another number of tasks on each node."""
     for launch in case.steps:
         source, per_node = case.source(launch), case.step(launch).per_node
-        inside = any(launch in inner.via and inner.kind in AGENTS for inner in case.launches)
+        inside = case.inside_agent(launch)
         if launch.kind != "srun" or inside or source is None or not source.devices or source.devices < 1:
             continue
         if per_node and per_node != source.devices:

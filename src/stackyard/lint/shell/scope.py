@@ -58,6 +58,20 @@ class ResolvedCommand:
         """Its first line."""
         return self.command.line
 
+    @property
+    def raw(self) -> str:
+        """Its words and the values of its assignments as they are written."""
+        words = [word.raw for word in self.command.words]
+        return " ".join([*words, *(assignment.raw for assignment in self.command.assignments)])
+
+    @property
+    def sets(self) -> list[tuple[str, str]]:
+        """The variables that it assigns, exports or declares, and their new values as they are written."""
+        assigned = [(each.name, each.raw) for each in self.command.assignments if not each.append]
+        words = self.command.words[1:] if self.argv[:1] in (("export",), ("declare",)) else ()
+        parted = (word.raw.partition("=") for word in words)
+        return assigned + [(name, value) for name, equals, value in parted if equals]
+
 
 def arithmetic_names(text: str) -> list[str]:
     """The variables that an arithmetic expression sets: ``i++``, ``a += b``."""

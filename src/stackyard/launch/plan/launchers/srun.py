@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding, counted
+from stackyard.core.hostlist import compress
 from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.launchers.words import (
@@ -23,7 +24,6 @@ from stackyard.launch.plan.launchers.words import (
     version_of,
 )
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
-from stackyard.launch.plan.schedulers.hostlist import compress
 
 
 class Srun:

@@ -10,13 +10,13 @@ import shlex
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
+from stackyard.core.hostlist import expand
 from stackyard.host.run.command import CommandError
 from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import ask, signalled
 from stackyard.launch.plan.schedulers.base import Batch
-from stackyard.launch.plan.schedulers.hostlist import expand
 
 FORMAT = "{state}|{result}|{returncode}|{exception.type}|{nodelist}|{exception.note}"
 _STATES: dict[str, JobPhase] = {

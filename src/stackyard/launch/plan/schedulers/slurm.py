@@ -11,12 +11,12 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
+from stackyard.core.hostlist import expand
 from stackyard.host.run.command import run, which
 from stackyard.inputs.sites.sitemodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads, slurm_nodes
 from stackyard.launch.plan.schedulers.base import Batch
-from stackyard.launch.plan.schedulers.hostlist import expand
 from stackyard.launch.plan.schedulers.slurm_state import ask_state, ask_tasks, is_preempted
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./~^*\[\]{}-]+")

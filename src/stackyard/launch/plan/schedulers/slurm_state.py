@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from stackyard.core.hostlist import expand
 from stackyard.host.run.command import CommandError, Result
 from stackyard.launch.plan.model import JobPhase, JobState
 from stackyard.launch.plan.schedulers.asking import ask, signalled
-from stackyard.launch.plan.schedulers.hostlist import expand
 
 PHASES: dict[str, JobPhase] = {
     "PENDING": "queued",

@@ -57,7 +57,7 @@ def no_shebang(case: Case) -> Iterator[Hit]:
 @rule(
     "dos-line-ends",
     "refused",
-    why="sbatch rejects scripts with DOS line endings, and bash reads \\r as part of a word",
+    why="With DOS line endings schedulers reject a script or misread it, and bash reads \\r as part of a word",
     example="#SBATCH --nodes=2\\r",
     instead="dos2unix job.sh",
 )

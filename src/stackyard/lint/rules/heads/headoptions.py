@@ -49,6 +49,9 @@ def _unknown(script: Script, table: Table, directive: Directive, option: Option)
     if scheduler == "slurm" and len(begins) > 1:
         text = f"--{name} is ambiguous: {', '.join('--' + known for known in begins[:4])}"
         return Hit(line, text, f"{tag} --{min(begins, key=len)}={option.value}")
+    if scheduler == "slurm" and (resource := re.search(r"-l\s*(\w+)=(\S+)", directive.text)) and name == "l":
+        better = f"--time={resource[2]}" if resource[1] == "walltime" else "--nodes=N --ntasks-per-node=N"
+        return Hit(line, "-l with a resource is an option of qsub, not of sbatch", f"{tag} {better}")
     runner, options = _RUNNERS.get(scheduler, ("", table))
     if runner and options.canonical(name):
         text = f"{hyphens}{name} is an option of {runner}, not of {_PROGRAMS[scheduler]}"
@@ -129,9 +132,9 @@ def pbs_words(case: Case) -> Iterator[Hit]:
             match = re.search(r"(?:^|,)(nodes|ppn|walltime|select|ncpus|mpiprocs)=", option.value)
             if option.name == "l" and match:
                 better = "-l h_rt=H:M:S" if match[1] == "walltime" else "-pe NAME SLOTS"
-                yield Hit(
-                    directive.line, f"{match[1]} is a resource of PBS, which Grid Engine does not know", f"#$ {better}"
-                )
+                text = f"{match[1]} is a resource of PBS, which Grid Engine does not know"
+                why = "qsub of Grid Engine rejects a resource that the cluster does not define"
+                yield Hit(directive.line, text, f"#$ {better}", reason=why)
     for directive in read_by_scheduler(case) if case.script.scheduler == "pbs" else ():
         first = directive.text.split()[:1]
         if first and re.match(r"(?:walltime|mem|vmem|pmem|ncpus|nodes|select|place|ngpus)=", first[0]):
@@ -287,3 +290,22 @@ def directive_misspelt(case: Case) -> Iterator[Hit]:
             name = NAMES[tags[near[0]]]
             what = f"{name} reads this line as a comment" if match[1].startswith("#") else "this line is a command"
             yield Hit(number, f"{what}: {match[1]}", f"#{near[0]} {match[2].strip()}")
+
+
+_SHORT = re.compile(r"(?<!\S)-([A-Za-z])=(\S+)")
+
+
+@rule(
+    "equals-in-short-option",
+    "refused",
+    why="A short option takes its value without =: the sign becomes part of the value",
+    example="#SBATCH -o=train.log",
+    instead="#SBATCH -o train.log",
+)
+def equals_in_short_option(case: Case) -> Iterator[Hit]:
+    """``-N=2``, which sbatch rejects, or ``-o=FILE``, which names another file."""
+    for directive in read_by_scheduler(case) if case.script.scheduler in ("slurm", "lsf", "pbs") else ():
+        for letter, value in _SHORT.findall(directive.text.partition(" #")[0]):
+            taken = case.script.scheduler == "slurm" and letter in "oeiJA"
+            text = f"-{letter}={value}: the value is '={value}'"
+            yield Hit(directive.line, text, f"{directive.tag} -{letter} {value}", "warning" if taken else None)

@@ -8,10 +8,14 @@ and -t are Torque's (qsub_functions.c), and OpenPBS has none of them. Flux: cli/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import product
 
+from stackyard.core.errors import InputError
+from stackyard.core.hostlist import expand
+from stackyard.lint.request import number
 from stackyard.lint.rules.base import Case, Hit, rule
 
 _SLURM: tuple[frozenset[str], ...] = (
@@ -151,3 +155,39 @@ def _of(
                 yield Hit(lines[name], f"{text}, and the head has no size", hint, "note")
             else:
                 yield Hit(lines[name], text, f"add {dashed(min(others))}")
+
+
+@rule(
+    "gpus-not-even",
+    "note",
+    why="--gpus is for the whole job: its nodes get different numbers of GPUs, and tasks without one wait or fail",
+    example="#SBATCH --nodes=2\n#SBATCH --gpus=3",
+    instead="#SBATCH --nodes=2\n#SBATCH --gpus-per-node=2",
+)
+def gpus_not_even(case: Case) -> Iterator[Hit]:
+    """A total of GPUs that the nodes cannot share equally."""
+    request = case.script.request
+    count = number((request.values.get("gpus") or "").split(":")[-1]) if case.script.scheduler == "slurm" else None
+    if count and request.nodes and count % request.nodes:
+        text = f"{count} GPUs on {request.nodes} nodes"
+        yield Hit(request.line("gpus"), text, f"--gpus-per-node={-(-count // request.nodes)}")
+
+
+@rule(
+    "nodelist-over-nodes",
+    "refused",
+    why="sbatch rejects a list with more hosts than the job may have",
+    example="#SBATCH --nodes=1\n#SBATCH --nodelist=n[01-04]",
+    instead="#SBATCH --nodes=4\n#SBATCH --nodelist=n[01-04]",
+)
+def nodelist_over_nodes(case: Case) -> Iterator[Hit]:
+    """More hosts in ``--nodelist`` than ``--nodes``."""
+    value, nodes = case.script.request.values.get("nodelist") or "", case.script.request.nodes
+    if case.script.scheduler != "slurm" or not nodes or not re.fullmatch(r"[\w.,\[\]-]+", value) or "/" in value:
+        return
+    try:
+        count = len(expand(value))
+    except InputError:  # sbatch says what is wrong with it
+        return
+    if count > nodes:
+        yield Hit(case.script.request.line("nodelist"), f"{count} hosts, and --nodes={nodes}", f"--nodes={count}")

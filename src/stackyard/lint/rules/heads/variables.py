@@ -1,0 +1,106 @@
+"""Rules on the variables of a job: those that the scheduler does not set, and what --export leaves of the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stackyard.lint.rules.base import Case, Hit, rule
+from stackyard.lint.rules.heads.head import read_by_scheduler
+from stackyard.lint.shell.scope import ResolvedCommand
+
+_TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core", "ntasks-per-tres")
+_SETTERS: dict[str, tuple[str, ...]] = {
+    "SLURM_CPUS_PER_TASK": ("cpus-per-task",),
+    "SLURM_GPUS_PER_NODE": ("gpus-per-node",),
+    "SLURM_GPUS_PER_TASK": ("gpus-per-task",),
+    "SLURM_GPUS": ("gpus",),
+    "SLURM_NTASKS_PER_NODE": ("ntasks-per-node",),
+    "SLURM_NTASKS": _TASKS,
+    "SLURM_NPROCS": _TASKS,
+    "SLURM_MEM_PER_NODE": ("mem",),
+    "SLURM_MEM_PER_CPU": ("mem-per-cpu",),
+    "SLURM_ARRAY_TASK_ID": ("array",),
+    "SLURM_ARRAY_TASK_COUNT": ("array",),
+}
+"""The variables that sbatch sets only where one of these options is given (sbatch(1), OUTPUT ENVIRONMENT VARIABLES)."""
+_INSTEAD = {
+    "SLURM_GPUS_PER_NODE": "SLURM_GPUS_ON_NODE, which every job with GPUs has",
+    "SLURM_CPUS_PER_TASK": "#SBATCH --cpus-per-task=1, or ${SLURM_CPUS_PER_TASK:-1}",
+}
+
+
+@rule(
+    "variable-not-set",
+    why="Slurm sets the variable only where its option is given: elsewhere it is empty",
+    example="#SBATCH --ntasks=4\nexport OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
+    instead="#SBATCH --ntasks=4\n#SBATCH --cpus-per-task=8\nexport OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
+)
+def variable_not_set(case: Case) -> Iterator[Hit]:
+    """A variable of Slurm for an option that the head does not have; a note where the command line may have it."""
+    script, head_options = case.script, case.script.request.values.keys()
+    sizes = head_options & {"nodes", *_TASKS, "cpus-per-task"}
+    if script.scheduler != "slurm" or script.is_filled_in or script.foreign or not sizes:
+        return
+    seen: set[str] = set()
+    for command in script.commands:
+        for name in _names(command) if command.argv[:1] not in (("echo",), ("printf",)) else ():
+            options = _SETTERS.get(name)
+            if options is None or name in seen or head_options & {*options, "tres-per-task"} or _is_known(case, name):
+                continue
+            seen.add(name)
+            remedy = _INSTEAD.get(name, f"#SBATCH --{options[0]}=...")
+            said = rf"sbatch\b[^\n]*--{options[0]}\b"  # how to submit it, in a comment
+            note = name.startswith("SLURM_ARRAY") or re.search(said, script.text)
+            flags = " or ".join(f"--{option}" for option in options[:2])
+            yield Hit(command.line, f"{name} is not set without {flags}", remedy, "note" if note else None)
+
+
+def _names(command: ResolvedCommand) -> Iterator[str]:
+    """The variables of Slurm that the batch shell expands in a command."""
+    assigned = (assignment.value for assignment in command.command.assignments if assignment.value is not None)
+    texts = (part.text for word in (*command.command.words, *assigned) for part in word.parts
+             if part.kind in ("variable", "arithmetic"))  # fmt: skip
+    for text in texts:
+        yield from _plain(text)
+
+
+def _plain(text: str) -> list[str]:
+    """The names in the text of a variable or of a sum; none where ``${NAME:-1}`` has a value for an empty one."""
+    return [] if re.match(r"\w+:?[-=+?]", text) else re.findall(r"\bSLURM_\w+", text)
+
+
+def _is_known(case: Case, name: str) -> bool:
+    """Whether the script sets the variable itself, or looks whether it is set."""
+    guarded = rf"\b{name}=|-[zn]\s+[\"']?\$\{{?{name}\b|-v\s+{name}\b|\$\{{{name}:?[-+=?]|\[\[?\s+[\"']?\$\{{?{name}\b"
+    return bool(re.search(guarded, case.script.code))
+
+
+@rule(
+    "export-value-cut",
+    why="--export is a list: a comma ends a value, and what follows is taken for a name",
+    example="#SBATCH --export=ALL,GPUS=0,1",
+    instead="#SBATCH --export=ALL\nexport GPUS=0,1",
+)
+def export_value_cut(case: Case) -> Iterator[Hit]:
+    """A value with a comma in ``--export``."""
+    for directive in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+        for option in directive.options:
+            items = option.value.split(",") if option.name == "export" and "$" not in option.value else []
+            odd = next((item for item in items if item and not re.match(r"[A-Za-z_{<]\w*", item)), "")
+            if odd and not re.search(r"['\"]", directive.text):
+                yield Hit(directive.line, f"{odd!r} in --export is not a name", "export it in the script")
+
+
+@rule(
+    "export-replaces-environment",
+    "note",
+    why="With names and without ALL the job, and so its steps, have only these variables of the shell that submits",
+    example="#SBATCH --export=DATA=/scratch/data",
+    instead="#SBATCH --export=ALL,DATA=/scratch/data",
+)
+def export_replaces_environment(case: Case) -> Iterator[Hit]:
+    """``--export=NAME=value`` without ALL in the head."""
+    value = case.script.request.values.get("export") or ""
+    if case.script.scheduler == "slurm" and "=" in value and not re.search(r"(?i)\b(?:all|none|nil)\b", value):
+        yield Hit(case.script.request.line("export"), f"--export={value} leaves out the rest", f"--export=ALL,{value}")
