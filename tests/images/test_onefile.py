@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from images.basebed import system
+from images.image_bed import confined
 from support import images, programs
 from support.channel import Package, make_channel
-from support.cli import stackyard
+from support.cli import STACKYARD, stackyard
 
 pytestmark = pytest.mark.real
 
@@ -48,6 +50,19 @@ def test_a_named_base_is_that_of_the_yard(file: Path) -> None:
     words = ("image", "build", file, "--base", "small", "--format", "oci", "-o", layout, "--name", "demo")
     assert "oci" in stackyard(*yard, *words, HOME=str(at / "home")).out
     assert not (at / "yard/stacks").exists() and [path.name for path in layout.parent.iterdir()] == ["images"]
+
+
+def test_a_stack_that_asks_for_an_image_is_packed_once(file: Path) -> None:
+    """Also where nothing can be mounted: a revision of its own yard needs no image."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    at, layout = file.parent, file.parent / "out/images"
+    stack = at / "stack.yaml"
+    stack.write_text("name: one\nversion: '1'\nimage: squashfs\nenvironment: environment.yml\n")
+    words = ("image", "build", stack, "--base", f"folder:{at / 'root'}", "--format", "oci", "-o", layout)
+    argv = confined("mount --bind /dev/null /dev/fuse", *map(str, (STACKYARD, *words)))
+    subprocess.run(argv, env={**os.environ, "HOME": str(at / "home")}, timeout=300, check=True)
+    assert (layout / "index.json").exists()
 
 
 def test_what_cannot_be_one_image(file: Path) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
-from stackyard.deploy import choices, generation, licences, pathlengths, signing, surroundings
+from stackyard.deploy import choices, generation, imageable, licences, pathlengths, signing, surroundings
 from stackyard.deploy.entries import entries_after
 from stackyard.deploy.forms import in_its_form
 from stackyard.deploy.generation import Step
@@ -38,7 +38,7 @@ from stackyard.lock.renewal import NOTHING, Update, require_known
 from stackyard.make import builder
 from stackyard.verify import verify
 from stackyard.verify.expectations import Expectations, asked, in_force, keep
-from stackyard.verify.report import Report
+from stackyard.verify.report import Report, not_mounted
 from stackyard.verify.sitechecks import site_checks
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
@@ -167,10 +167,16 @@ def require(request: Request) -> None:
     surroundings.require(request)
     site_checks(request.site)  # mistakes in them are found before hours of building
     pathlengths.require_short(request, machine().platform)
+    imageable.require_before_lock(request)
 
 
 def plan(request: Request, locks: Sequence[FreshLock]) -> list[Task]:
-    """The task for every variant on this machine. Writes nothing."""
+    """The task for every variant on this machine. Writes nothing.
+
+    Raises:
+        InputError: two stacks define one module.
+        MissingError: this machine cannot make an image that is to be built.
+    """
     same = (request.site, request.yard, machine().platform, request.rebuild)
     tasks = [task for locked in locks for task in Planner(locked.stack, locked.lock, *same).tasks()]
     seen: dict[str, Task] = {}
@@ -184,6 +190,7 @@ def plan(request: Request, locks: Sequence[FreshLock]) -> list[Task]:
                 hint="change the name or the version of one of them",
             )
     entries_after(generations.entries(request.yard), request.site, tasks)  # names are unique
+    imageable.require_before_build(request, tasks)
     return tasks
 
 
@@ -405,8 +412,13 @@ def verified(
     """
     progress.phase(record.module, "verify")
     agreed = licences.variables(request, record)
-    report = verify.verify(record, modules, request.site, variables=agreed, progress=progress, deep=deep,
-                           expectations=expectations, yards=request.yard.lineage())  # fmt: skip
+    try:
+        report = verify.verify(record, modules, request.site, variables=agreed, progress=progress, deep=deep,
+                               expectations=expectations, yards=request.yard.lineage())  # fmt: skip
+    except MissingError as error:
+        if not request.allow_unverified or record.payload.image is None:
+            raise
+        report = not_mounted(record, error)
     write_report(RevisionPaths.of(record.path), report)
     progress.phase(record.module, report.state, report.tally())
     unverified = "unverified" if request.allow_unverified else "held"

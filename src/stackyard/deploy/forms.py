@@ -34,7 +34,7 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
     progress.phase(task.module, "image", task.paths.image.name)
     named = task.variant.environment
     requested = [requirement.name for requirement in named.conda] + [requirement.name for requirement in named.pip]
-    return form.squash(record, order=order.traced(record, requested))
+    return form.squash(record, order=order.traced(record, requested), read_back=not request.allow_unverified)
 
 
 def _is_image(task: Task, record: BuildRecord, site: Site, progress: Progress) -> bool:

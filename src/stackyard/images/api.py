@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from stackyard.images.squashfs.mounts import unmount as unmount_image
     from stackyard.images.squashfs.mounts import unusable as why_unusable
     from stackyard.images.squashfs.mounts import ways as mount_ways
+    from stackyard.images.squashfs.possible import require_packing as require_packing
     from stackyard.images.squashfs.servers import silent as silent_servers
 else:
     __getattr__, __dir__ = door(__file__, __name__)

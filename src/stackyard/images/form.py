@@ -14,7 +14,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file, sha256_text
-from stackyard.images.squashfs import compare, launcher, stubs
+from stackyard.images.squashfs import compare, launcher, possible, stubs
 from stackyard.images.squashfs import file as squashfs
 from stackyard.images.squashfs.enter import run_module_within
 from stackyard.make.seal import PARTS
@@ -31,22 +31,29 @@ from stackyard.yard.write.permissions import file_mode
 COMPARE_S = 3600.0
 
 
-def squash(record: BuildRecord, *, order: Sequence[str] = ()) -> BuildRecord:
+def squash(record: BuildRecord, *, order: Sequence[str] = (), read_back: bool = True) -> BuildRecord:
     """Pack the prefix of a revision that is built but not yet marked; the record with the image.
+
+    Args:
+        order: the files that a start reads first.
+        read_back: require that the image is read back; else a notice says where it was not.
 
     Raises:
         MissingError: mksquashfs is missing, or an image cannot be mounted on this machine.
         StackyardError: the tree cannot be packed, or the packed files differ when read back; the files are kept.
         OSError: the disk is full, or has another error; the files are kept.
     """
+    can_mount = not possible.lacking()
+    if read_back and not can_mount:
+        possible.require_mounting(f"cannot pack {record.module}")
     try:
-        return _squashed(record, RevisionPaths.of(record.path), order)
+        return _squashed(record, RevisionPaths.of(record.path), order, can_mount)
     except OSError as error:
         error.filename = error.filename or record.path  # a write to a full disk does not say where
         raise
 
 
-def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -> BuildRecord:
+def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str], can_mount: bool) -> BuildRecord:
     packed = squashfs.pack(paths.prefix, paths.image, order=order)
     within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
     made_by = launcher.make(paths.launcher)
@@ -56,6 +63,9 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
     unpacked, fresh = paths.work / "unpacked", paths.work / "stubs"
     missing = stubs.make(paths.prefix, fresh, paths.prefix, record.activation.change)
     _move(paths.yard, paths.prefix, unpacked)
+    if not can_mount:
+        compares = f"`stackyard verify --deep {record.module}` on one that can compares every byte"
+        missing.append(f"the image was not read back: the machine that packed it cannot mount it; {compares}")
     # until the record is read back, the unpacked prefix can take its place again
     try:
         _move(paths.yard, fresh, paths.prefix)
@@ -68,7 +78,8 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str]) -
             disk=_use(paths, packed),
             notices=(*record.notices, *missing),
         )  # fmt: skip
-        _read_back(result)
+        if can_mount:
+            _read_back(result)
     except BaseException:
         disk.remove_tree(paths.prefix, paths.yard)
         _move(paths.yard, unpacked, paths.prefix)

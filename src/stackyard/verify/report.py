@@ -211,6 +211,11 @@ def lacking_licences(report: Report, error: StackyardError) -> Report:
     return replace(report, checks=(*report.checks, check), only=())
 
 
+def not_mounted(record: BuildRecord, error: StackyardError) -> Report:
+    """The report of a revision whose image this machine cannot mount: nothing is known about its files."""
+    return only(record, CheckResult("content", "image", "skipped", error.message, error.hint or ""))
+
+
 def stopped(entry: Entry, error: StackyardError | OSError) -> Report:
     """The report of a revision whose verification was aborted: nothing is known about it."""
     if isinstance(error, StackyardError):

@@ -165,6 +165,10 @@ def command(
         return
     if dry_run:
         raise InputError("--dry-run takes a revision, not a file", hint=f"stackyard deploy --dry-run {rev}")
+    if kind == "sif":
+        from stackyard.images.api import require_packing
+
+        require_packing()  # said before the packages are built
     with built(context, Path(rev), base, output.absolute().parent) as (own, record):
         FORMATS[kind](own, record, replace(options, base="base") if is_source(base) else options)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stackyard.cli.context import Context
 from stackyard.core.errors import InputError
@@ -47,7 +47,10 @@ def built(context: Context, file: Path, base: str, directory: Path) -> Iterator[
 
     with scratch("image", directory) as work:
         own = replace(context, yard_option=work / "yard")
-        request = deploy_request((file,), own.workspace(), command=context.command, allow_unverified=True)
+        options: dict[str, Any] = {"command": context.command, "allow_unverified": True}
+        request = deploy_request((file,), own.workspace(), **options)
+        if any(variant.image != "prefix" and not variant.on for stack in request.stacks for variant in stack.variants):
+            request = deploy_request((file,), own.workspace(), image="prefix", **options)  # it is packed once
         variants = [variant for stack in request.stacks for variant in stack.wanted]
         if len(variants) != 1:
             raise InputError(f"{file} has {len(variants)} variants, and an image has one",

@@ -37,7 +37,8 @@ def command(
 ) -> None:  # fmt: skip
     """Publish the revision that `stackyard push` sent to SOURCE: docker://REGISTRY/NAME:TAG, or oci:DIR:NAME.
 
-    It is refused, before it is fetched, where platform, C library or path do not fit. Every byte is compared with what
+    It is refused, before it is fetched, where platform, C library or path do not fit, or where it is an image that this
+    machine cannot mount. Every byte is compared with what
     was built, the checks are run on this machine, and it is published as by a deploy. Exit status 3: a check failed or
     was skipped; it is not published then.
     """
@@ -47,7 +48,7 @@ def command(
 
     yard, registry = context.yard(), Registry(plain_http, authfile, limit_s)
     fit = Fit.of_notes(notes_of_image(source, registry), source)
-    require_fit(fit, yard)
+    require_fit(fit, yard, mounting=not allow_unverified)
     if dry_run:
         fits = f"{fit.module} fits {yard.root} and this machine"
         show_json({"dry_run": True, **asdict(fit)}) if as_json else echo(fits)

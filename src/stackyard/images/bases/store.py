@@ -28,6 +28,7 @@ from stackyard.images.bases.model import ARCHITECTURES, BASE, Base, Defaults, La
 from stackyard.images.bases.sources import FetchedImage, Source, fetch
 from stackyard.images.bases.unpack import MOST_BYTES, UnpackedTree
 from stackyard.images.squashfs import file as squashfs
+from stackyard.images.squashfs import possible
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.inputs.sites.siteyard import in_sites_yard
 from stackyard.inputs.workspace import Workspace
@@ -96,6 +97,7 @@ def add(yard: Yard, request: BaseImport, on_wait: Callable[[str], None] | None =
     there = _read(yard.base(request.name))
     if there is not None and request.digest in there.digests:
         return StoredBase(there, yard.base(request.name))
+    possible.require_packing()
     with lease(yard.lease(f"base {request.name}"), f"the base {request.name}", on_wait=on_wait) as own_lease:
         _remove_left(yard, request.name)
         there = _read(yard.base(request.name))

@@ -27,6 +27,7 @@ from stackyard.images.oci.layout import MANIFEST, TITLE, Descriptor, Image, Refe
 from stackyard.images.oci.owners import owners
 from stackyard.images.oci.writer import Writer, writer
 from stackyard.images.relocation.parts import interpreter
+from stackyard.images.squashfs import possible
 from stackyard.images.squashfs.launcher import compare
 from stackyard.make.job import cores
 from stackyard.make.seal import PARTS
@@ -61,6 +62,7 @@ class Fit:
         glibc_file: the file that needs it.
         host_python: the host's interpreter that it uses; empty: none. `host_sha256` is its hash.
         base: for an extension, the module of its base; with its input hash and its prefix.
+        form: the form of its files; empty in artefacts of earlier versions.
     """
 
     module: str
@@ -73,6 +75,7 @@ class Fit:
     base: str = ""
     base_hash: str = ""
     base_prefix: str = ""
+    form: str = ""
 
     def notes(self) -> dict[str, str]:
         """The requirements as annotations."""
@@ -95,7 +98,7 @@ class Fit:
             keys = {key: notes[f"io.stackyard.{key}"] for key in ("module", "path", "platform")}
         except KeyError as error:
             raise InputError(f"{origin} is not complete: missing {error}", hint="push it again") from error
-        more = ("glibc", "glibc-file", "host-python", "host-sha256", "base", "base-hash", "base-prefix")
+        more = ("glibc", "glibc-file", "host-python", "host-sha256", "base", "base-hash", "base-prefix", "form")
         return cls(**keys, **{key.replace("-", "_"): notes.get(f"io.stackyard.{key}", "") for key in more})
 
 
@@ -129,9 +132,9 @@ def fit_of(record: BuildRecord) -> Fit:
     needed, own = needs.of_record(record), record.interpreter
     host = own if own.get("source") == "host" else {}
     below = record.base
-    on = (below.id, below.hash, below.prefix) if below else ()
+    on = (below.id, below.hash, below.prefix) if below else ("", "", "")
     return Fit(record.module, record.path, record.platform, needed.glibc, needed.file, host.get("path", ""),
-               host.get("sha256", ""), *on)  # fmt: skip
+               host.get("sha256", ""), *on, record.payload.kind)  # fmt: skip
 
 
 def require_sendable(record: BuildRecord) -> None:
@@ -188,8 +191,10 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
 
     Raises:
         InputError: as for `require_sendable`; or the directory is not a layout.
+        MissingError: the revision is an image that cannot be mounted on this machine.
         StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
+    possible.require_readable(record, f"cannot push {record.module}")
     require_sendable(record)
     paths, fit = RevisionPaths.of(record.path), fit_of(record)
     with writer(target.directory) as into:

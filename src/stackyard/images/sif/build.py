@@ -20,6 +20,7 @@ from stackyard.images.relocation.paths import Moves, place_of, require_place
 from stackyard.images.sif import file as sif
 from stackyard.images.sif import inside, overlay
 from stackyard.images.squashfs import file as squashfs
+from stackyard.images.squashfs import possible
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.yard.kinds.payload import IMAGES
 from stackyard.yard.revision.directories import RevisionPaths
@@ -61,11 +62,13 @@ def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
 
     Raises:
         InputError: the revision does not run on the base, or the base on no node kind of the site.
+        MissingError: mksquashfs is missing, or the revision is an image that cannot be mounted here.
         StackyardError: it cannot be written.
     """
     if not request.file.parent.is_dir():
         raise InputError(f"no such directory: {request.file.parent}", hint="create it, or choose another -o")
     require_place(request.place)
+    possible.require_packing()
     record, base = request.record, request.base
     change = _within(request.change, overlay.moves_of(record, request.place))
     fit.require(record, base, request.place)
@@ -100,8 +103,10 @@ def build_base(base: StoredBase, file: Path) -> None:
     """Write a base alone as a SIF, with the scripts by which a runtime provides the host's libraries.
 
     Raises:
+        MissingError: mksquashfs is missing.
         StackyardError: it cannot be written.
     """
+    possible.require_packing()
     labels = {**base.base.defaults.labels, **_labels_of_base(base)}
     with scratch("sif", file.parent) as work:
         root = _root(work, base, EnvironmentChange(), labels)

@@ -108,7 +108,7 @@ def pack(
         StackyardError: the tree has set-user-ID programs or special files, or a file cannot be read.
         DiskFull: the disk or the user's quota is full; the partial file is removed.
     """
-    program = _program()
+    program = require_program()
     _refuse(tree)
     with scratch("pack") as work:
         words = [*_words(program, tree, file), "-processors", str(processors or len(os.sched_getaffinity(0)))]
@@ -148,7 +148,12 @@ def _words(program: Path, tree: Path, file: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _program() -> Path:
+def require_program() -> Path:
+    """The program that packs.
+
+    Raises:
+        MissingError: mksquashfs is missing, or cannot compress with zstd.
+    """
     path = which("mksquashfs")
     if path is None:
         raise MissingError("mksquashfs not found", hint="install squashfs-tools (4.4 or newer)")

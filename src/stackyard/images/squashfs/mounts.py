@@ -25,6 +25,7 @@ RUNTIMES = ("apptainer", "singularity")
 STALE, SILENT = "and its server has ended", "and its server does not answer"
 _FUSE = os.makedev(10, 229)  # the kernel's Documentation/admin-guide/devices.txt
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_SLAVE = 1 << 19 | 1 << 14  # MS_SLAVE | MS_REC of mount(2)
 
 
 @dataclass(frozen=True)
@@ -164,11 +165,15 @@ def _fuse_device() -> str:
 
 
 def _namespace() -> str:
-    """Why this user cannot create a user and a mount namespace; empty: it works. Tested in a child process."""
+    """Why this user cannot create a user and a mount namespace to mount in; empty: it works. Tested in a child process.
+
+    Some kernels create it and allow no mount in it (kernel.apparmor_restrict_unprivileged_userns).
+    """
     pid = os.fork()
     if pid == 0:
         libc = ctypes.CDLL(None, use_errno=True)
-        os._exit(ctypes.get_errno() & 0x7F if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) else 0)
+        failed = libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) or libc.mount(b"none", b"/", None, _MS_SLAVE, None)
+        os._exit(ctypes.get_errno() & 0x7F if failed else 0)
     number = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return f"user namespaces: {os.strerror(number)} (see user.max_user_namespaces)" if number else ""
 

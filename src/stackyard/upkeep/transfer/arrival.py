@@ -31,7 +31,7 @@ from stackyard.host.machine.probe import glibc, machine
 from stackyard.images import needs
 from stackyard.images.oci import artefact
 from stackyard.images.oci.artefact import Artefact, Fit, SignedRecord
-from stackyard.images.squashfs import launcher
+from stackyard.images.squashfs import launcher, possible
 from stackyard.images.squashfs.launcher import compare
 from stackyard.inputs.sites.siteyard import policy
 from stackyard.inputs.workspace import Workspace
@@ -50,12 +50,15 @@ from stackyard.yard.write import atomic, reserve, within
 from stackyard.yard.write.permissions import file_mode, program_mode, settle
 
 
-def require_fit(fit: Fit, yard: Yard) -> RevisionPaths:
+def require_fit(fit: Fit, yard: Yard, *, mounting: bool = False) -> RevisionPaths:
     """The paths for a fetched revision, if it fits this yard and this machine.
+
+    Args:
+        mounting: also require that this machine can mount it if it is an image that this yard does not have yet.
 
     Raises:
         InputError: it is for another path, another platform or a newer C library.
-        MissingError: this machine lacks the interpreter that it uses.
+        MissingError: this machine lacks the interpreter that it uses, or cannot mount its image.
     """
     stack, _, version = fit.module.partition("/")
     paths = yard.revision(stack, version)
@@ -78,6 +81,12 @@ def require_fit(fit: Fit, yard: Yard) -> RevisionPaths:
         )
     if fit.base:
         _require_base(fit)
+    if mounting and fit.form == "squashfs" and not disk.is_there(paths.record):
+        possible.require_mounting(
+            f"cannot pull {fit.module}, an image",
+            "pull it on a machine that can (`stackyard image status` shows the ways), or with --allow-unverified: "
+            f"it is then verified on such a machine, by `stackyard verify --deep {fit.module}`",
+        )
     return paths
 
 
