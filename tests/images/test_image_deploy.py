@@ -21,6 +21,7 @@ from stackyard.images.squashfs import bykernel, servers
 from stackyard.yard.revision.directories import RevisionPaths
 from support import modules, programs, testbed
 from support.accounts import Accounts
+from support.channel import Package, make_channel
 from support.cli import STACKYARD, Done, stackyard
 from support.processes import image_servers
 
@@ -626,7 +627,7 @@ def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> N
     done = bed.stackyard("deploy", file, expect=1)
     said = done.out + done.err
     assert "no space left" in said, said
-    packing = r"cannot write \S+/image.sqsh: no space left on device: \d+ MiB to pack, .*; \d MiB are free"
+    packing = r"cannot write \S+/image.sqsh: no space left: about [\d.]+ MiB are needed, [\d.]+ MiB are free in "
     assert re.search(rf"error: ({packing}|no space left while building demo/1-py3-1 \()", said), said
     assert "hint: free some space" in said, said
     assert "published revisions are unchanged, finished work is in the cache" in said
@@ -638,6 +639,22 @@ def test_a_disk_that_is_full_while_it_is_packed(small_disk: Bed, free: str) -> N
     assert bed.stackyard("run", "demo", "--", "python", "-c", CODE).out.startswith("xn--nda.de")
     assert [path.name for path in (bed.yard / "stacks/demo").iterdir()] == ["1-py3-1"]
     assert not {".work", "building"} & {path.name for path in bed.paths.root.iterdir()}
+
+
+def test_a_disk_that_is_too_small_is_named_before_the_build(small_disk: Bed) -> None:
+    """An image takes as much as the archives of its packages."""
+    bed = small_disk
+    noise = Package("noise", "1.0", files={"share/noise": os.urandom(20 << 20)})
+    channel = make_channel(bed.directory / "channel", [noise])
+    (bed.yard / "filler").write_bytes(b"\0" * (45 << 20))
+    file = bed.directory / "noise.yaml"
+    lines = f"environment:\n  channels: [{channel.as_uri()}]\n  dependencies: [noise]\n"
+    file.write_text(f"name: noise\nversion: '1'\nimage: squashfs\n{lines}")
+    for words in ((), ("--dry-run",)):
+        said = bed.stackyard("deploy", file, *words, expect=1).err
+        found = r"error: cannot deploy noise/1-default-1 as an image: no space left: about 2\d MiB are needed, "
+        assert re.search(found, said), said
+    assert not (bed.yard / "stacks/noise/1-default-1/prefix").exists() and not list(bed.yard.rglob("share/noise"))
 
 
 def test_a_disk_that_is_full_before_anything_is_packed(small_disk: Bed) -> None:

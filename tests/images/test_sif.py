@@ -18,6 +18,7 @@ import pytest
 from images.basebed import docker_archive, layer, of_directory, system
 from stackyard.core.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
 from stackyard.core.errors import ChecksFailed, InputError, StackyardError
+from stackyard.images import room
 from stackyard.images.bases import fit, store
 from stackyard.images.bases.model import PythonEnvironment
 from stackyard.images.bases.sources import source_of
@@ -407,14 +408,22 @@ def test_a_build_that_was_killed_leaves_no_file(record: BuildRecord, base: store
     assert [path.name for path in tmp_path.iterdir()] == ["x.sif"], "what was left is removed by the next one"
 
 
-def test_a_full_disk_leaves_nothing(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:
+@pytest.mark.parametrize("certain", [0.0, room.CERTAIN])
+def test_a_full_disk_leaves_nothing(
+    record: BuildRecord, base: store.StoredBase, tmp_path: Path, certain: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base, and the revision twice: as a layer, and in the file."""
+    monkeypatch.setattr(room, "CERTAIN", certain)
+    own = room.estimate(room.files_of(Path(record.prefix)), squashfs.packed_bytes)
+    size = (base.base.root.bytes + 2 * own) / (1 << 20)
+    says = f"no space left: about {size:.1f} MiB are needed, 0.6 MiB are free" if certain else "o space left on device"
     programs.need("mount")
     place = tmp_path / "small"
     place.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", place], check=False).returncode:
         pytest.skip("mounting needs root")
     try:
-        with pytest.raises(StackyardError, match=r"[Nn]o space left on device"):
+        with pytest.raises(StackyardError, match=says):
             build(record, base, place / "x.sif")
         assert list(place.iterdir()) == []
     finally:

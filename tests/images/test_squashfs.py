@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import StackyardError
+from stackyard.images import room
 from stackyard.images.squashfs import file as squashfs
 from stackyard.yard import disk
 from support import programs
@@ -88,6 +89,7 @@ def test_a_file_that_cannot_be_read_is_no_empty_file(tree: Path, tmp_path: Path)
 import sys
 from pathlib import Path
 from stackyard.core.errors import StackyardError
+from stackyard.images import room
 from stackyard.images.squashfs import file as squashfs
 try:
     squashfs.pack(Path({str(tree)!r}), Path({str(tmp_path / "out" / "a.sqsh")!r}))
@@ -108,19 +110,39 @@ except StackyardError as error:
     assert not (tmp_path / "out" / "a.sqsh").exists()
 
 
-def test_a_full_disk_leaves_nothing(tree: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("certain", [0.0, room.CERTAIN])
+def test_a_full_disk_leaves_nothing(
+    tree: Path, tmp_path: Path, certain: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is packed it is said how much is needed; and what an estimate does not find is found then."""
     programs.need("mount")
+    monkeypatch.setattr(room, "CERTAIN", certain)
+    says = "no space left: about 2.9 MiB are needed, 1.0 MiB are free in " if certain else "no space left on device"
     (tree / "lib" / "noise").write_bytes(os.urandom(3_000_000))
     (tmp_path / "small").mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path / "small"], check=False)
     if mounted.returncode:
         pytest.skip("mounting needs root")
     try:
-        with pytest.raises(StackyardError, match="no space left on device"):
+        with pytest.raises(disk.DiskFull, match=f"cannot write .*/a.sqsh: {says}"):
             squashfs.pack(tree, tmp_path / "small" / "a.sqsh")
         assert not list((tmp_path / "small").iterdir())
+        (tree / "lib" / "noise").write_bytes(b"\0" * 30_000_000)
+        assert squashfs.pack(tree, tmp_path / "small" / "a.sqsh").size < 100_000, "which packs to nothing"
     finally:
         subprocess.run(["umount", tmp_path / "small"], check=True)
+
+
+@pytest.mark.parametrize("noise", [0, 1 << 20, 40 << 20])
+def test_the_size_of_an_image_is_estimated(tree: Path, tmp_path: Path, noise: int) -> None:
+    """Of many files of two kinds, by a sample."""
+    for number in range(200):
+        (tree / f"lib/text{number}").write_text("".join(f"{number * n} words {n}\n" for n in range(5000)))
+    (tree / "lib/noise").write_bytes(os.urandom(noise))
+    os.link(tree / "lib/noise", tree / "lib/again")
+    estimate = room.estimate(room.files_of(tree), squashfs.packed_bytes)
+    size = squashfs.pack(tree, tmp_path / "a.sqsh").size
+    assert abs(estimate - size) < size * (1 - room.CERTAIN), (estimate, size)
 
 
 def shortened(data: bytes) -> bytes:

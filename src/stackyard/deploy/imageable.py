@@ -48,9 +48,11 @@ def require_before_build(request: Request, tasks: Sequence[Task]) -> None:
     """Raise where this machine cannot make the images of these builds, or read the images of their bases.
 
     Raises:
+        DiskFull: the disk has no room for the images of packages of this size.
         MissingError: it cannot pack or mount them.
     """
     building = [task for task in tasks if task.action == "build"]
+    _require_room([task for task in building if task.variant.wrap is None and is_image(task.variant)])
     _require([(task.module, task.variant) for task in building], request)
     for task in building:
         if task.variant.base is not None:
@@ -58,6 +60,17 @@ def require_before_build(request: Request, tasks: Sequence[Task]) -> None:
 
             record = onbase.record_of(task.variant.base)
             possible.require_readable(record, f"cannot build {task.module} on {record.module}")
+
+
+def _require_room(tasks: Sequence[Task]) -> None:
+    """Require room for the images alone: packed, the files of a package take as much as in its archive."""
+    if tasks:
+        from stackyard.images import room
+
+        size = sum(package.size for task in tasks for package in task.locked.conda)
+        size += sum(package.size for task in tasks for package in task.locked.pip)
+        what = f"cannot deploy {tasks[0].module} as an image"
+        room.require_bytes(tasks[0].paths.root, size, what)
 
 
 def _require(variants: Iterable[tuple[str, Variant]], request: Request) -> None:

@@ -23,7 +23,7 @@ from stackyard.images.bases.model import Layer as Applied
 from stackyard.images.bases.unpack import UnpackedTree
 from stackyard.images.oci import layers
 from stackyard.images.oci.layers import Compression, Entry, Layer, PackedLayer
-from stackyard.images.oci.layout import MANIFEST, TITLE, Descriptor, Image, Reference, blob, image
+from stackyard.images.oci.layout import MANIFEST, TITLE, Descriptor, Image, Reference, blob, image, index
 from stackyard.images.oci.owners import owners
 from stackyard.images.oci.writer import Writer, writer
 from stackyard.images.relocation.parts import interpreter
@@ -192,6 +192,7 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
     Raises:
         InputError: as for `require_sendable`; or the directory is not a layout.
         MissingError: the revision is an image that cannot be mounted on this machine.
+        DiskFull: there is no room for it.
         StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
     possible.require_readable(record, f"cannot push {record.module}")
@@ -199,6 +200,9 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
     paths, fit = RevisionPaths.of(record.path), fit_of(record)
     with writer(target.directory) as into:
         parts = list(_parts(record, paths))
+        if not index(target.directory):  # else it may have most of them
+            image_bytes = paths.image.stat().st_size if record.payload.is_packed else 0
+            layers.require_room(into.work, (layer for _, layer in parts), image_bytes)
         with ThreadPoolExecutor(cores()) as pool:
             numbers = range(len(parts))
             packed = list(pool.map(lambda number: _layer(into, number, *parts[number], compression), numbers))

@@ -94,6 +94,7 @@ def build(request: OciRequest) -> BuiltImage:
     Raises:
         InputError: the base does not fit, the prefix in the image is too long, or an interpreter is missing.
         MissingError: the revision is an image that cannot be mounted on this machine.
+        DiskFull: there is no room for it.
         StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
     require_place(request.place)
@@ -147,9 +148,9 @@ def _interpreter(record: BuildRecord, base: bases.Base) -> list[str]:
     return [f"its Python is {path} of the base"]
 
 
-def _plan(request: OciRequest, parts: list[_Part], work: Path, room: int) -> list[Layer]:
+def _plan(request: OciRequest, parts: list[_Part], work: Path, most: int) -> list[Layer]:
     """The layers from the bottom up: the interpreter, the packages, and the description of the revision."""
-    if room < layers.BUCKETS:
+    if most < layers.BUCKETS:
         raise InputError(f"{request.base} has more layers than fit below a stack", hint="flatten it to a single layer")
     prefix, *others = parts
     entries = prefix.found.entries
@@ -159,7 +160,7 @@ def _plan(request: OciRequest, parts: list[_Part], work: Path, room: int) -> lis
         owned.setdefault(owner.get(name, ""), []).append(entry)
     versions = {package.name: package.version for package in request.record.packages}
     plan = [Layer(f"interpreter {part.tree.name}", tuple(part.found.entries.values())) for part in others]
-    plan += layers.grouped(owned, versions, room - len(plan) - 1)
+    plan += layers.grouped(owned, versions, most - len(plan) - 1)
     return [*plan, _description(request, work)]
 
 
@@ -193,8 +194,10 @@ def _write(
 ) -> BuiltImage:
     before = {path.name for path in (into.directory / "blobs" / "sha256").iterdir()}
     # the layers: those of the base as they are, then one per group of packages
+    there = _known(into, planned, request.compression)
+    _require_room(into, base, [layer for layer, known in zip(planned, there, strict=True) if known is None])
     below = _take_over(into, base)
-    packed = _pack(into, planned, request.compression)
+    packed = _pack(into, planned, there, request.compression)
     # the settings: the base's, with the stack's environment and labels
     config = dict(base.settings)
     yard = str(RevisionPaths.of(request.record.path).yard)
@@ -221,6 +224,20 @@ def _write(
     return BuiltImage(request.target, manifest.digest, len(below) + len(packed), total, new, tuple(notices))
 
 
+def _known(into: Writer, planned: list[Layer], compression: Compression) -> list[PackedLayer | None]:
+    """What the layout has already of these layers."""
+    there = _packed_before(into.directory, layers.compressor(compression))
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(lambda layer: layers.known(layer, there), planned))
+
+
+def _require_room(into: Writer, base: bases.Base, new: list[Layer]) -> None:
+    """Require room for new layers, and for those of the base that the layout lacks."""
+    below = base.image.layers if base.image else ()
+    lacking = (one for one in below if size_of(blob(into.directory, one.digest)) != one.size)
+    layers.require_room(into.work, new, sum(layer.size for layer in lacking))
+
+
 def _take_over(into: Writer, base: bases.Base) -> tuple[Descriptor, ...]:
     """Copy the layers of the base into the layout."""
     if base.image is None or base.reference is None:
@@ -240,19 +257,19 @@ def copy_blob(source: Path, descriptor: Descriptor, into: Writer) -> int:
     return descriptor.size
 
 
-def _pack(into: Writer, planned: list[Layer], compression: Compression) -> list[PackedLayer]:
-    """Write all layers, using all cores: compression and hashing release the interpreter lock."""
-    there = _packed_before(into.directory, layers.compressor(compression))
+def _pack(
+    into: Writer, planned: list[Layer], there: list[PackedLayer | None], compression: Compression
+) -> list[PackedLayer]:
+    """Write all layers that the layout lacks, using all cores: compression and hashing release the interpreter lock."""
 
-    def one(numbered: tuple[int, Layer]) -> PackedLayer:
-        number, layer = numbered
-        packed = layers.known(layer, there) or layers.write(layer, into.work / f"layer-{number}", compression)
+    def one(number: int) -> PackedLayer:
+        packed = there[number] or layers.write(planned[number], into.work / f"layer-{number}", compression)
         if packed.file is not None:
             into.add_file(packed.file, packed.descriptor.digest)
         return packed
 
     with ThreadPoolExecutor(cores()) as pool:
-        return list(pool.map(one, enumerate(planned)))
+        return list(pool.map(one, range(len(planned))))
 
 
 def _packed_before(directory: Path, compressor: str) -> dict[str, Descriptor]:

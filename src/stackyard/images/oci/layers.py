@@ -13,13 +13,16 @@ import stat
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal, cast
 
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.tools import zstd
+from stackyard.images import room
 from stackyard.images.oci.layout import LAYER, LAYER_ZSTD, PACKAGES, TITLE, Descriptor
+from stackyard.yard import disk
 
 MOST = 100
 """Layers of an image, those of its base included: overlay file systems of older kernels and engines stop near 127."""
@@ -152,6 +155,22 @@ def known(layer: Layer, there: Mapping[str, Descriptor]) -> PackedLayer | None:
         if descriptor is None
         else PackedLayer(layer, replace(descriptor, annotations=_notes(layer)), diff_id, None)
     )
+
+
+def require_room(work: Path, new: Iterable[Layer], copied: int) -> None:
+    """Require room for new layers, and for the bytes of files that are copied as they are.
+
+    Args:
+        work: the layout's directory for files that are being written.
+
+    Raises:
+        DiskFull: there is less.
+    """
+    with suppress(OSError):  # it is full
+        copied *= not disk.can_reflink(work)
+    files = [(entry.source, entry.size) for layer in new for entry in layer.entries if entry.source]
+    room.require(work.parent, files, "cannot write the layers", room.gzipped, copied=copied,
+                 hint="free some space there, or write to another disk")  # fmt: skip
 
 
 def _tar(layer: Layer, into: _HashedFile | _PackedFile) -> None:

@@ -13,6 +13,7 @@ from stackyard.core.change import EnvironmentChange
 from stackyard.core.errors import ChecksFailed, InputError
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
+from stackyard.images import room
 from stackyard.images.bases import fit
 from stackyard.images.bases.store import StoredBase
 from stackyard.images.labels import labels as revision_labels
@@ -63,6 +64,7 @@ def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
     Raises:
         InputError: the revision does not run on the base, or the base on no node kind of the site.
         MissingError: mksquashfs is missing, or the revision is an image that cannot be mounted here.
+        DiskFull: there is no room for it.
         StackyardError: it cannot be written.
     """
     if not request.file.parent.is_dir():
@@ -108,6 +110,7 @@ def build_base(base: StoredBase, file: Path) -> None:
     """
     possible.require_packing()
     labels = {**base.base.defaults.labels, **_labels_of_base(base)}
+    _require_room(file, base)
     with scratch("sif", file.parent) as work:
         root = _root(work, base, EnvironmentChange(), labels)
         upper = work / "overlay.sqsh"
@@ -118,10 +121,20 @@ def build_base(base: StoredBase, file: Path) -> None:
 def _write(request: SifRequest, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
     """Write the base's SquashFS unchanged, and the revision as overlays: nothing is packed twice."""
     record, base = request.record, request.base
+    _require_room(request.file, base, record)
     with scratch("sif", request.file.parent) as work:
         root = _root(work, base, change, labels, request)
         layers = overlay.pack(overlay.Move(record, request.place, root, work))
         _put_together(base, layers, labels, _recipe(record), request.file, work)
+
+
+def _require_room(file: Path, base: StoredBase, record: BuildRecord | None = None) -> None:
+    """Require room for a SIF: the base, and the packed revision twice, by itself and in the file."""
+    image = record.payload.image if record else None
+    files = room.files_of(Path(record.prefix)) if record and image is None else []
+    copied = base.base.root.bytes + 2 * (image.stat().st_size if image else 0)
+    room.require(file.parent, files, f"cannot write {file}", squashfs.packed_bytes, times=2, copied=copied,
+                 hint="free some space there, or write it to another disk")  # fmt: skip
 
 
 def _root(

@@ -19,6 +19,7 @@ from stackyard.host.files import at, space
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import CommandError, run, which
+from stackyard.images import room
 from stackyard.yard import disk
 
 _SUPERBLOCK = struct.Struct("<IIIIIHHHHHHQQ")
@@ -106,10 +107,12 @@ def pack(
     Raises:
         MissingError: mksquashfs is missing, or cannot compress with zstd.
         StackyardError: the tree has set-user-ID programs or special files, or a file cannot be read.
-        DiskFull: the disk or the user's quota is full; the partial file is removed.
+        DiskFull: the disk has no room for the estimated size; or it, or the user's quota, is full, and the partial
+            file is removed.
     """
     program = require_program()
     _refuse(tree)
+    room.require(file.parent, room.files_of(tree), f"cannot write {file}", packed_bytes)
     with scratch("pack") as work:
         words = [*_words(program, tree, file), "-processors", str(processors or len(os.sched_getaffinity(0)))]
         words += _SAME_TIME if as_it_is else _READ_ONLY
@@ -128,6 +131,21 @@ def pack(
             raise failure(error, file, tree) from error
     _sync(file)
     return PackedTree(sha256_file(file), file.stat().st_size, superblock(file).entries, version_of(program))
+
+
+def packed_bytes(blocks: Iterable[bytes]) -> int:
+    """The bytes that blocks take in an image.
+
+    Raises:
+        MissingError: mksquashfs is missing, or cannot compress with zstd.
+    """
+    program = require_program()
+    with scratch("sample") as work:
+        (work / "tree").mkdir()
+        for number, block in enumerate(blocks):
+            (work / "tree" / str(number)).write_bytes(block)
+        run(_words(program, work / "tree", work / "image"), timeout_s=PACK_TIMEOUT_S)
+        return superblock(work / "image").size
 
 
 def _quoted(name: str) -> str:
@@ -209,8 +227,7 @@ def failure(error: CommandError, file: Path, tree: Path | None = None) -> Stacky
         why += f": {sum({entry.st_ino: entry.st_size for entry in entries}.values()) >> 20:,} MiB to pack"
         why += ", of which an image keeps a third to a half"
     if not is_quota:
-        room = os.statvfs(file.parent)
-        why += f"; {room.f_bavail * room.f_frsize >> 20:,} MiB are free"
+        why += f"; {room.free(file.parent) >> 20:,} MiB are free"
     return disk.DiskFull(f"cannot write {file}: {why}", hint=disk.MAKE_ROOM)
 
 
