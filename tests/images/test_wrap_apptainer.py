@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from images.python_bed import VENV, python_bed
 from images.wrap_bed import Wrapped, bed
 from stackyard.core.errors import MissingError
 from support import images, programs, usernsroot
@@ -63,6 +64,19 @@ def test_its_container_is_the_same(tool: Wrapped) -> None:
     assert changed <= ours, changed
     assert "LD_LIBRARY_PATH=/opt/tool/lib" in there
     assert there[:3] == ["ID=small", "of the host", "of the image"]
+
+
+def test_a_python_of_a_virtual_environment(tool: Wrapped, tmp_path: Path) -> None:
+    made = python_bed(tmp_path)
+    made.environ = tool.environ
+    made.wrap("--commands", "python,tool")
+    made.end()
+    assert off(made, made.command("tool")).stdout == "beside it\n"
+    code = "import inbase, sys; print(inbase.x, sys.prefix)"
+    assert off(made, made.command("python"), "-c", code).stdout == f"of the environment {VENV}\n"
+    off(made, made.command("python"), "-m", "venv", "--without-pip", str(tmp_path / "v"))
+    done = off(made, f"{tmp_path}/v/bin/python", "-c", "import sys; print(sys.prefix)")
+    assert done.stdout == f"{tmp_path}/v\n"
 
 
 def test_without_it_what_is_missing_is_named(tool: Wrapped) -> None:

@@ -275,6 +275,9 @@ def test_two_users_share_a_python_of_a_sif_and_have_environments_on_top(
     tool.wrap("--commands", f"{python},ls", image=f"sif:{images.image_sif()}")
     subprocess.run(["chmod", "-R", "a+rX", common], check=True)
     command = tool.command("python3")
+    executable = tool.run(command, "-c", "import sys; print(sys.executable)").stdout.strip()
+    assert Path(executable).parent in (Path(command).parent, tool.root / "prefix/.base/0/bin"), "valid outside too"
+    tool.end()
     script = (
         f"set -e\n{command} -c '{PYTHON}'\n{command} -m venv --without-pip v\n"
         f"printf '#!%s\\n%s\\n' $HOME/v/bin/python '{PYTHON}' > s; chmod 755 s; ./s\n"
@@ -290,7 +293,7 @@ def test_two_users_share_a_python_of_a_sif_and_have_environments_on_top(
             done = subprocess.run(words, env=own, cwd=user.home, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             assert done.stdout.splitlines() == [
-                f"{python.parents[1]} {command} {user.home}",
+                f"{python.parents[1]} {executable} {user.home}",
                 f"{user.home}/v {user.home}/v/bin/python {user.home}", user.name, "s", "v",
             ]  # fmt: skip
     finally:

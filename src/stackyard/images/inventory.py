@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import run
 from stackyard.images import links
+from stackyard.yard import disk
 
 LIST_S = 600.0
 
@@ -92,3 +94,18 @@ def _lines(text: str) -> Iterator[tuple[str, InventoryEntry]]:
             continue
         path, _, target = row[5].partition(" -> ") if row[0][0] == "l" else (row[5], "", "")
         yield posixpath.normpath(path), InventoryEntry(row[0][0], row[0][1:], target)
+
+
+def text(image: Path, path: str, work: Path) -> str:
+    """The text of a file of an image; empty if it cannot be read.
+
+    Args:
+        path: its real path.
+        work: a directory to unpack it in.
+    """
+    place = work / "text"
+    disk.remove_tree(place)
+    words = ["unsquashfs", "-no-progress", "-no-xattrs", "-d", str(place), str(image), glob.escape(path.lstrip("/"))]
+    run(words, timeout_s=LIST_S, check=False)
+    file = place / path.lstrip("/")
+    return file.read_text(encoding="utf-8", errors="replace") if disk.is_file(file) else ""

@@ -19,12 +19,13 @@ from stackyard.images.bases.container import variables
 from stackyard.images.inventory import Inventory
 from stackyard.images.squashfs import launcher
 from stackyard.images.squashfs.enter import run_within
-from stackyard.images.wrap import commands
+from stackyard.images.wrap import commands, interpreters, stubs
 from stackyard.images.wrap.origin import CopiedImage, take
+from stackyard.images.wrap.starts import starts, with_parts
 from stackyard.inputs.workspace import Workspace
 from stackyard.make.seal import PARTS
 from stackyard.yard import disk
-from stackyard.yard.kinds.payload import STUB, Container, Form
+from stackyard.yard.kinds.payload import Container, Form
 from stackyard.yard.revision import contents
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
@@ -45,8 +46,6 @@ _OURS = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "TERM", "PWD", "OLDPWD", 
 _NVIDIA_DIRECTORIES = ("/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/*-linux-gnu", "/usr/local/nvidia/lib64")
 _NVIDIA = ("libcuda.so*", "libnvidia-*.so*", "libnvcuvid.so*", "libnvoptix.so*", "libcudadebugger.so*")
 """The libraries that belong to the driver. Source: Apptainer's nvliblist.conf."""
-_STUB_TEXT = """The commands in bin/ run in a container of ../image.sqsh. To look at its files: stackyard shell MODULE
-"""
 SCRIPT_S = 120.0
 _MOST_SETTINGS, _MOST_BYTES = 4095, 128 << 10
 """What the launcher reads at most."""
@@ -91,9 +90,13 @@ def _wrapped(
     )  # fmt: skip
     environ = _environment(result, request, taken, listed)
     path = environ["PATH"].split(":")
-    programs = commands.chosen(listed, request.commands, path)
+    programs = with_parts(commands.chosen(listed, request.commands, path), listed)
     _require_visible(programs, request.mode, listed)
-    _write_stubs(payload, programs, _settings(request, taken, environ, listed, next(iter(programs.values()))))
+    how = starts(programs, listed, lambda file: inventory.text(paths.image, file, paths.work))
+    settings = _settings(request, taken, environ, listed, next(iter(programs.values())),
+                         how.settings(by_launcher=stubs.is_static(paths.launcher)))  # fmt: skip
+    stubs.write(payload, programs, settings, how)
+    stubs.add_links(payload, programs, interpreters.with_files(payload, how, programs, listed, paths.work))
     files = _noted(paths)
     return replace(
         result,
@@ -152,7 +155,7 @@ def _of_scripts(
         raise InputError(f"cannot tell what the scripts in {SCRIPTS} set: no cat in the image")
     payload = Container(Path(record.prefix))
     isolated = request.model_copy(update={"mode": "isolated", "bind": (), "libraries": (), "nv": False})
-    _write_stubs(payload, {"sh": "/bin/sh"}, _settings(isolated, taken, {}, listed, "/bin/sh"))
+    stubs.write(payload, {"sh": "/bin/sh"}, _settings(isolated, taken, {}, listed, "/bin/sh"))
     script = f'for each in {SCRIPTS}/*.sh; do [ ! -f "$each" ] || . "$each" >&2; done; exec {cat} /proc/self/environ'
     clean = {**values, "HOME": "/", "STACKYARD_TMP": str(RevisionPaths.of(record.path).work),
              "STACKYARD_IMAGE_IDLE_S": "10"}  # fmt: skip
@@ -177,7 +180,14 @@ def _without_ours(values: Mapping[str, str]) -> dict[str, str]:
     return {**others, _LIBRARY_PATH: path} if path else others
 
 
-def _settings(request: Wrap, taken: CopiedImage, environ: Mapping[str, str], listed: Inventory, program: str) -> str:
+def _settings(
+    request: Wrap,
+    taken: CopiedImage,
+    environ: Mapping[str, str],
+    listed: Inventory,
+    program: str,
+    more: Iterable[str] = (),
+) -> str:
     """The launcher's settings file. Source: images/squashfs/launcher/container.c."""
     values = {key: text for key, text in environ.items() if key not in _OURS and "\n" not in text}
     own = dict(request.environment)
@@ -193,6 +203,7 @@ def _settings(request: Wrap, taken: CopiedImage, environ: Mapping[str, str], lis
         lines.append(f"path {environ['PATH']}")
     if taken.defaults.directory.startswith("/"):
         lines.append(f"directory {taken.defaults.directory}")
+    lines += more
     lines += [f"env {name}={value}" for name, value in sorted(values.items())]
     lines += [f"bind {bind.source}\t{bind.target}\t{'ro' if bind.read_only else 'rw'}" for bind in request.bind]
     nvidia = [f"{directory}/{name}" for directory in _NVIDIA_DIRECTORIES for name in _NVIDIA] if request.nv else []
@@ -203,18 +214,6 @@ def _settings(request: Wrap, taken: CopiedImage, environ: Mapping[str, str], lis
     if wrong:
         raise InputError(f"cannot wrap the image: a setting of more than one line: {some(wrong, 1)}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _write_stubs(payload: Container, programs: Mapping[str, str], settings: str) -> None:
-    """Write the stubs, the contents of the container in their place, and the container's settings."""
-    for place in (payload.program_directories[0], payload.inside):
-        disk.remove_tree(place)
-    for directory, leads in ((payload.program_directories[0], None), (payload.inside / "bin", programs)):
-        directory.mkdir(parents=True)
-        for name in programs:
-            (directory / name).symlink_to(leads[name] if leads else "../../launch")
-    write_text(payload.root / STUB, _STUB_TEXT)
-    write_text(payload.settings, settings)
 
 
 def _noted(paths: RevisionPaths) -> str:

@@ -7,10 +7,14 @@
  *   mode host|isolated      bind SOURCE<tab>TARGET<tab>ro|rw      env NAME=VALUE      path DIRECTORY:...
  *   holds NAME:... (for container.sh: the image's directories that are not empty)
  *   directory PATH          probe PATH (of the image: whether it can be read)         library PATTERN
+ *   venv TREE<tab>FILE<tab>PATH (the settings of a virtual environment of the image: FILE has those but for `home`,
+ *                                which is TREE/bin; both are below the prefix)
  *
  * Everything is done by the rights that a user has in a user namespace of the own; the user's number stays.
+ *   python PATH<tab>REAL (the interpreter of one, which this program replaces by itself)
  */
 #define LIBRARIES "/.stackyard/libs"
+#define REPLACED "/.stackyard/own" /* below it the programs that this one stands for, by its paths */
 #define MOST_SETTINGS 4095
 #define NESTED "a command of another image cannot be started in the container of %s"
 
@@ -120,6 +124,74 @@ static void arrive(const char *cwd) {
   read_settings("prefix/.container");
   return_to(cwd, NULL);
   set_environment();
+}
+
+/* The command that a path names: its link in the directory of our commands. How many links lead there; -1: none does. */
+static int command_of(const char *path, char *name) {
+  char at[PATH_MAX], leads[PATH_MAX], above[PATH_MAX], own[PATH_MAX];
+  struct stat ours, here;
+  join_path(own, root, "prefix/bin");
+  if (stat(own, &ours) || snprintf(at, sizeof at, "%s", path) >= (int)sizeof at) return -1;
+  for (int hops = 0; hops < 40; hops++) {
+    char *last = strrchr(at, '/');
+    snprintf(above, sizeof above, "%.*s", last ? (int)(last - at) : 1, last ? at : ".");
+    if (!stat(*above ? above : "/", &here) && here.st_dev == ours.st_dev && here.st_ino == ours.st_ino)
+      return snprintf(name, NAME, "%s", last ? last + 1 : at) < NAME ? hops : -1;
+    ssize_t size = readlink(at, leads, sizeof leads - 1);
+    if (size < 0) return -1;
+    leads[size] = 0;
+    if (*leads == '/') strcpy(at, leads);
+    else join_path(at, above, leads);
+  }
+  return -1;
+}
+
+/* What stands for a program of the image, started by this path, is that program. */
+static void become(const char *own, const char *path, char **argv) {
+  char place[PATH_MAX], leads[PATH_MAX];
+  if (snprintf(place, sizeof place, "%s%s", REPLACED, own) >= (int)sizeof place) return;
+  ssize_t size = readlink(place, leads, sizeof leads - 1);
+  if (size < 0) return;
+  leads[size] = 0;
+  if (argv[0] && !strchr(argv[0], '/')) argv[0] = strdup(path);
+  give_back();
+  execv(leads, argv);
+  fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", leads, strerror(errno));
+}
+
+/* Whether the words are those of `python -m venv`. */
+static int makes_environment(char **argv) {
+  for (int i = 1; argv[0] && argv[i] && *argv[i] == '-'; i++) {
+    if (!strcmp(argv[i], "-mvenv")) return 1;
+    if (!strcmp(argv[i], "-m")) return argv[i + 1] && !strcmp(argv[i + 1], "venv");
+    if (!strcmp(argv[i], "-c") || !argv[i][1]) return 0;
+    if ((!strcmp(argv[i], "-X") || !strcmp(argv[i], "-W")) && !argv[++i]) return 0;
+  }
+  return 0;
+}
+
+/* The path by which a command starts, and finds its files (images/wrap/starts.py): its own in the image, or one below
+ * the prefix, of an interpreter of Python, which a virtual environment links to: that keeps the name it has been
+ * started by. */
+static const char *own_path(const char *path, char **argv) {
+  static char own[PATH_MAX];
+  char name[NAME], leads[PATH_MAX], place[PATH_MAX];
+  int hops = command_of(path, name);
+  if (hops < 0 || snprintf(place, sizeof place, "%s/prefix/.own/%s", root, name) >= (int)sizeof place) return path;
+  ssize_t size = readlink(place, leads, sizeof leads - 1);
+  if (size < 0) return path;
+  leads[size] = 0;
+  if (*leads == '/') snprintf(own, sizeof own, "%s", leads);
+  else if (snprintf(own, sizeof own, "%s/prefix/%s", root, leads + strlen("../")) >= (int)sizeof own) return path;
+  if (*leads == '/' && makes_environment(argv)) {
+    if (snprintf(place, sizeof place, "%s/prefix/.makes/%s", root, name) < (int)sizeof place && (size = readlink(place, leads, sizeof leads - 1)) > 0) {
+      leads[size] = 0;
+      snprintf(own, sizeof own, "%s/prefix/%s", root, leads + strlen("../"));
+    }
+  }
+  const char *called = argv[0] ? argv[0] : "", *end = strrchr(called, '/'), *last = strrchr(path, '/');
+  if (*called && !strcmp(end ? end + 1 : called, last ? last + 1 : path)) argv[0] = *leads != '/' && hops ? strdup(path) : own;
+  return own;
 }
 
 static void mount_here(char **argv, const char *asked_for) {

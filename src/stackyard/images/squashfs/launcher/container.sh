@@ -17,6 +17,16 @@ sy_container() {
         sy_target=${sy_value#*"$sy_tab"}
         set -- "$@" --bind "${sy_value%%"$sy_tab"*}:${sy_target%"$sy_tab"*}:${sy_target#*"$sy_tab"}"
         ;;
+      venv)
+        sy_from=${sy_value#*"$sy_tab"} sy_target=${sy_from#*"$sy_tab"} sy_from=${sy_from%%"$sy_tab"*}
+        case $sy_target in *[:,]*) continue ;; esac
+        sy_file=$sy_log.${sy_from##*/}
+        {
+          printf 'home = %s/prefix/%s/bin\n' "$sy_root" "${sy_value%%"$sy_tab"*}"
+          cat -- "$sy_root/prefix/.inside/$sy_from"
+        } > "$sy_file.$$" && mv -- "$sy_file.$$" "$sy_file" || sy_no_way
+        set -- "$@" --bind "$sy_file:$sy_target:ro"
+        ;;
       library)
         for sy_file in $sy_value; do
           [ ! -e "$sy_file" ] || set -- "$@" --bind "$sy_file:/.stackyard/libs/${sy_file##*/}:ro"

@@ -176,9 +176,13 @@ static void open_folder(char *folder) {
 static unsigned long long mixed(unsigned long long key, const char *text);
 static int is_alive(int pid);
 static void arrive(const char *cwd);
+static const char *own_path(const char *path, char **argv);
+static void become(const char *own, const char *path, char **argv);
 #define APPTAINER_WAY "sy_container"
 #else
 #define is_alive(pid) 1
+#define own_path(path, argv) path
+#define become(own, path, argv)
 #define arrive(cwd) \
   if (chdir(cwd) && errno != EACCES) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno))
 #define APPTAINER_WAY "sy_apptainer"
@@ -569,6 +573,7 @@ int main(int argc, char **argv) {
   strcpy(own, root);
   const char *path = asked(argv, own);
   if (!path) fail(126, NULL, "cannot find out which command this is");
+  become(own, path, argv);
   if ((end = strrchr(root, '/'))) *end = 0;
   const char *handed = getenv("STACKYARD_APPTAINER");
   if (handed) {
@@ -585,6 +590,8 @@ int main(int argc, char **argv) {
     execvp(argv[1], argv + 1);
     fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", argv[1], strerror(errno));
   }
+  path = own_path(path, argv);
+  become(path, path, argv);
   if (realpath(path, leads) && !strcmp(leads, own)) fail(127, NULL, "%s: not a command of %s", path, root);
   execv(path, argv);
   fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", path, strerror(errno));

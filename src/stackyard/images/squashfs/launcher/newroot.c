@@ -280,6 +280,50 @@ static void write_accounts(void) {
   if (mount("/.stackyard/passwd", "/etc/passwd", NULL, MS_BIND, NULL)) stop("bind", "/etc/passwd");
 }
 
+/* The settings of the image's virtual environments: with the interpreter's directory below the prefix, where it is
+ * outside too, since other environments are made of it. */
+static void write_environments(void) {
+  static char text[TEXT * 4];
+  char place[PATH_MAX], copy[PATH_MAX * 2], *line;
+  for (int at = 0, number = 0; (line = setting("venv", &at)); number++) {
+    char *rest = copy;
+    snprintf(copy, sizeof copy, "%s", line);
+    char *tree = strsep(&rest, "\t"), *file = strsep(&rest, "\t");
+    if (!rest) continue;
+    if (snprintf(place, sizeof place, "%s/prefix/%s", root, file) >= (int)sizeof place) stop("read", file);
+    if (slurp(place, text, sizeof text) < 0) stop("read", place);
+    snprintf(place, sizeof place, "/.stackyard/venv-%d", number);
+    make_place(place, 0);
+    make_place(rest, 0);
+    FILE *out = fopen(place, "we");
+    if (!out || fprintf(out, "home = %s/prefix/%s/bin\n%s", root, tree, text) < 0 || fclose(out)) stop("write", place);
+    if (mount(place, rest, NULL, MS_BIND, NULL)) stop("bind", rest);
+    make_read_only(rest);
+  }
+}
+
+/* The interpreters of the image's virtual environments: this program in the place of each link, since Python takes the
+ * target of a link for the interpreter that other environments are to be made of. What they are is noted for `become`. */
+static void replace_interpreters(void) {
+  char launch[PATH_MAX], place[PATH_MAX], copy[PATH_MAX * 2], *line;
+  join_path(launch, root, "launch");
+  for (int at = 0; (line = setting("python", &at));) {
+    char *real = copy;
+    snprintf(copy, sizeof copy, "%s", line);
+    char *path = strsep(&real, "\t");
+    if (!real || snprintf(place, sizeof place, "%s%s", REPLACED, path) >= (int)sizeof place) continue;
+    char *end = strrchr(place, '/');
+    *end = 0;
+    make_place(place, 1);
+    *end = '/';
+    replace_link(path);
+    make_place(path, 0);
+    if (symlink(real, place)) stop("make", place);
+    if (mount(launch, path, NULL, MS_BIND, NULL)) stop("bind", path);
+    make_read_only(path);
+  }
+}
+
 static void own_folder(const char *path) {
   make_place(path, 1);
   our_layer(path, 0);
@@ -311,6 +355,8 @@ static void enter_container(const char *place) {
   for (int i = 0; i < bound; i++) bind_one(&bindings[i]);
   if (mount(NULL, "/", NULL, MS_PRIVATE, NULL)) stop("mount", "/");
   write_accounts();
+  write_environments();
+  replace_interpreters();
   if (umount2(HOST, MNT_DETACH) || rmdir(HOST)) stop("leave", HOST);
   for (int i = 0; i < layered; i++)
     if (*layers[i]) make_read_only(layers[i]);
