@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from unittest import mock
 import pytest
 
 from images.basebed import docker_archive, layer, of_directory, system
+from images.python_bed import PY, VENV, python_image
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.images.bases import compile as onbase
 from stackyard.images.bases import extend, store
@@ -60,6 +62,46 @@ def test_a_system_with_and_without_python(yard: Yard, tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     other = small(Yard(tmp_path / "other"), tmp_path / "more", ("usr/bin/python3", "-> ../../bin/busybox"))
     assert (extend.python_of(other).kind, extend.python_of(other).path) == ("system", "/usr")
+
+
+def test_the_python_on_the_path_that_the_activation_sets(yard: Yard, tmp_path: Path) -> None:
+    """The system's own does not win, and neither does an environment that is not activated."""
+    root, other = python_image(tmp_path / "python"), "/opt/conda"
+    shutil.copytree(root / PY[1:], root / other[1:], symlinks=True)
+    (root / "usr/bin").mkdir(exist_ok=True)
+    for path, text in (
+        ("usr/bin/python3", "#!/bin/sh\necho /usr /usr 3.9.1 | tr ' ' '\\n'\n"),
+        (f"{other[1:]}/conda-meta/history", ""),
+    ):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text)
+    (root / "usr/bin/python3").chmod(0o755)
+    (root / "bin/tr").symlink_to("busybox")
+    version = ".".join(map(str, sys.version_info[:3]))
+    archive = docker_archive(tmp_path / "a.tar", [of_directory(root)], Env=["PATH=/usr/bin:/bin"])
+    kept = store.add(yard, store.BaseImport(source_of(f"docker-archive:{archive}"), "system"))
+    with mock.patch.dict(os.environ, images.environ()):
+        for number, (activation, found) in enumerate((
+            (f"export PATH={PY}/bin:$PATH", PythonEnvironment("system", PY, version)),
+            (f"export PATH={other}/bin:$PATH", PythonEnvironment("conda", other, version)),
+            (f"export PATH={VENV}/bin:$PATH", PythonEnvironment("venv", VENV, version)),
+            ("", PythonEnvironment("conda", other)),
+        )):  # fmt: skip
+            (tmp_path / str(number)).mkdir()
+            box = Box(images.apptainer(), kept, tmp_path / str(number), ContainerSetup(activation))
+            with mock.patch("stackyard.images.bases.container.VENV", "/opt/none"):
+                box.prepare()
+            assert extend.python_in(box) == found, activation
+    ours = ("--yard", yard.root, "image", "extend", "system", "--name", "more", "--pip", "idna", "--dry-run")
+    assert " on conda /opt/conda of system" in inside(*ours).out
+    (tmp_path / "site.yaml").write_text(f"bases: {{system: {{activate: 'export PATH={PY}/bin:$PATH'}}}}\n")
+    assert "the Python on the PATH that its activation sets" in inside("--site", tmp_path / "site.yaml", *ours).out
+
+
+def test_the_path_of_a_base_names_its_python(yard: Yard, tmp_path: Path) -> None:
+    entries = (("opt/py/bin/python", "-> /bin/busybox"), ("usr/bin/python3", "-> ../../bin/busybox"))
+    kept = small(yard, tmp_path, *entries, Env=["PATH=/opt/py/bin:/usr/bin"])
+    assert extend.python_of(kept) == PythonEnvironment("system", "/opt/py")
 
 
 def test_without_a_runtime_it_says_so(yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,10 @@ def extend(
     packages = _packages(site, base, stored.base.platform, file, **said)
     if dry_run:
         python = python_of_base(stored, packages.given.activation)
-        what = shlex.join(packages.requirements)
-        echo(f"would install {what} on {python.kind} {python.path} of {base}, as {name}")
+        where = f"{python.kind} {python.path}"
+        if packages.given.activation or stored.base.software.activate:
+            where = f"the Python on the PATH that its activation sets ({where} by its files)"
+        echo(f"would install {shlex.join(packages.requirements)} on {where} of {base}, as {name}")
         return
     with writing(workspace):
         done = extend_base(yard, stored, name, packages, _proof(site))

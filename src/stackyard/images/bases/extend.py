@@ -5,11 +5,12 @@ The base is not changed; the result is a new base. Builds (Horovod) find the com
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
-from typing import Any
+from typing import Any, Literal
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.names import pip_name
@@ -26,11 +27,20 @@ from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import Base, Layer, PythonEnvironment
 from stackyard.images.bases.sources import Source
 from stackyard.images.bases.store import BaseImport, StoredBase
+from stackyard.images.inventory import Inventory
 from stackyard.images.labels import DEFAULT_PATH
 from stackyard.inputs.models import Check
 from stackyard.make.programs import telling
 from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.layout import Yard
+
+_SYSTEM = ("/usr/local", "/usr")
+_NAMES = ("python", "python3")
+_ON_PATH = 'for p in python python3; do p=$(command -v "$p") && exec "$p" -E -c "$1"; done; exit 1'
+_ABOUT = (
+    "import sys; print('\\n'.join([sys.prefix, getattr(sys, 'base_prefix', sys.prefix), "
+    "'.'.join(map(str, sys.version_info[:3]))]))"
+)
 
 
 @dataclass(frozen=True)
@@ -57,14 +67,14 @@ def extend(yard: Yard, stored: StoredBase, name: str, packages: Packages, proof:
         MissingError: no container runtime, or the base lacks a program that the build needs.
         StackyardError: a package cannot be installed, or a check does not pass; the detail has the output.
     """
-    program, python = runtime(), python_of(stored, packages.given.activation)
+    program = runtime()
     environ = onbase.environment(packages.build)
     packages = packages.with_places(environ)
     with scratch("extend") as work:
         box = Box(program, stored, work, packages.given)
-        building = onbase.BaseBuild(box, python, packages, environ)
         box.prepare()
         variables = activated(box)
+        building = onbase.BaseBuild(box, python_in(box), packages, environ)
         building = replace(building, tools=onbase.require_tools(building))
         own = _install(building, variables)
         notices = onbase.require_checks(building, own, proof.judge, proof.unmet)
@@ -75,8 +85,25 @@ def extend(yard: Yard, stored: StoredBase, name: str, packages: Packages, proof:
         return ExtendedBase(store.add(yard, request), tuple(notices))
 
 
+def python_in(box: Box) -> PythonEnvironment:
+    """The Python of a base: the one on the PATH that its activation sets, unless that is the system's.
+
+    Raises:
+        InputError: the base has no Python.
+    """
+    asked = box.run("/bin/sh", "-c", _ON_PATH, "sh", _ABOUT, check=False)
+    words = asked.stdout.splitlines()[-3:] if not asked.returncode else []
+    if len(words) == 3 and words[0] not in _SYSTEM:
+        prefix, base, version = words
+        files = inventory.read(box.kept.paths.image)
+        return PythonEnvironment("venv" if prefix != base else _kind(prefix, files), prefix, version)
+    return python_of(box.kept, box.given.activation)
+
+
 def python_of(stored: StoredBase, activation: str = "") -> PythonEnvironment:
-    """The Python of a base: the environment that is activated first; else the system's.
+    """The Python of a base, as far as its files tell: the environment that is activated; else the one on its PATH.
+
+    Where that is the system's, an environment comes before it.
 
     Args:
         activation: the site's activation commands.
@@ -85,14 +112,35 @@ def python_of(stored: StoredBase, activation: str = "") -> PythonEnvironment:
         InputError: the base has no Python.
     """
     own = stored.base.software.environments
-    if own:
-        return next((candidate for candidate in own if f"{candidate.path}/" in activation), own[0])
+    named = next((candidate for candidate in own if f"{candidate.path}/" in activation), None)
+    if named is not None:
+        return named
     files = inventory.read(stored.paths.image)
-    for directory in ("/usr/local", "/usr"):
+    on_path = None if activation or stored.base.software.activate else _on_path(stored.base, files)
+    if on_path is not None or own:
+        return on_path or own[0]
+    for directory in _SYSTEM:
         if files.real(f"{directory}/bin/python3"):
             return PythonEnvironment("system", directory)
     raise InputError(f"the base {stored.base.name} has no Python to install packages on",
                      hint="build a revision on it: stackyard image build REV --base NAME")  # fmt: skip
+
+
+def _on_path(base: Base, files: Inventory) -> PythonEnvironment | None:
+    """The Python on an image's PATH; None: it is the system's, or there is none."""
+    path = dict(line.partition("=")[::2] for line in base.defaults.env).get("PATH") or DEFAULT_PATH
+    for name in _NAMES:
+        for directory in path.split(":"):
+            if files.is_program(f"{directory}/{name}"):
+                prefix = posixpath.dirname(directory)
+                return None if prefix in (*_SYSTEM, "/") else PythonEnvironment(_kind(prefix, files), prefix)
+    return None
+
+
+def _kind(prefix: str, files: Inventory) -> Literal["conda", "venv", "system"]:
+    if files.real(f"{prefix}/pyvenv.cfg") in files.entries:
+        return "venv"
+    return "conda" if files.real(f"{prefix}/conda-meta") in files.entries else "system"
 
 
 def activated(box: Box) -> dict[str, str]:
@@ -131,7 +179,7 @@ def _environment(
 
     A Python without its venv module (Python 2; Debian's) gets a prefix that PYTHONPATH names.
     """
-    program = f"{python.path}/bin/python{'3' if python.kind == 'system' else ''}"
+    program = _program(box, python)
     if box.run(program, "-c", "import venv, ensurepip", check=False).returncode:
         return _prefix(box, program, activated)
     box.run(program, "-m", "venv", "--system-site-packages", VENV)
@@ -140,6 +188,14 @@ def _environment(
         (own,) = box.venv.glob("lib/python3*/site-packages")
         (own / "base.pth").write_text(box.run(program, "-c", code).stdout, encoding="utf-8")
     return (), {"VIRTUAL_ENV": VENV}
+
+
+def _program(box: Box, python: PythonEnvironment) -> str:
+    """Its interpreter; of the system's, python3 where there is one."""
+    plain = f"{python.path}/bin/python"
+    if python.kind == "system" and inventory.read(box.kept.paths.image).real(f"{plain}3"):
+        return f"{plain}3"
+    return plain
 
 
 def _prefix(box: Box, program: str, activated: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
