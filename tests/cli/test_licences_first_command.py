@@ -70,17 +70,9 @@ def _published(accounts: Accounts, form: str) -> Iterator[Bed]:
         python = {"source": "host", "path": os.path.realpath(accounts.bin / "python")}
         value = {"name": "demo", "version": "1", "image": form, "licences": [licence], "interpreter": python}
         stack.write_text(json.dumps({**value, "environment": {"dependencies": [{"pip": pip}]}}))
-        words = (
-            "--site",
-            directory / "site.yaml",
-            "--yard",
-            directory / "site",
-            "deploy",
-            stack,
-            "--accept-licence",
-            licence["name"],
-        )
-        stackyard(*words, XDG_CONFIG_HOME=str(directory / "config"))
+        yard = ("--site", directory / "site.yaml", "--yard", directory / "site")
+        own = {"XDG_CONFIG_HOME": str(directory / "config")}
+        stackyard(*yard, "deploy", stack, "--accept-licence", licence["name"], **own)
         yield made
 
 
@@ -99,6 +91,13 @@ def test_without_a_terminal_it_says_what_to_type_and_that_is_enough(bed: Bed) ->
     assert hint.endswith("; or set DEMO_ACCEPT=yes")
     bed.stackyard(*shlex.split(typed)[1:])
     assert bed.anna.run(*bed.loaded(SHOWS)).out.startswith("yes ['-c'] ")
+
+
+def test_the_account_that_accepted_it_for_the_build_is_not_asked(bed: Bed) -> None:
+    staff = {**os.environ, "XDG_CONFIG_HOME": str(bed.directory / "config")}
+    done = subprocess.run(bed.loaded(SHOWS), capture_output=True, text=True, check=True, env=staff)
+    assert done.stdout.startswith("yes ['-c'] ")
+    bed.anna.run(*bed.loaded(SHOWS), expect=4)
 
 
 def test_programs_of_the_stack_with_the_names_that_it_uses_are_not_asked(bed: Bed, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from stackyard.core.errors import MissingError, StackyardError
 from stackyard.deploy import licences
+from stackyard.expose.asking import mark_name
 from stackyard.inputs.models import Licence, Site
 from stackyard.inputs.workspace import Workspace
 from stackyard.yard.layout import Yard
@@ -27,8 +28,15 @@ def licence(tmp_path: Path) -> Licence:
     return Licence(name="powerai", text=str(text), variable="IBM_POWERAI_LICENSE_ACCEPT")
 
 
+def forget() -> None:
+    """Remove what the first command of a stack finds."""
+    for mark in licences._marks().glob("*.json"):
+        mark.unlink()
+
+
 def _as_another(yard: Yard) -> None:
-    """Make the acceptances in a yard those of another account."""
+    """Make the acceptances in a yard those of another account, and none of this one."""
+    forget()
     others = [{**asdict(entry), "uid": 12345, "who": "anna"} for entry in licences._ledger(yard)]
     atomic.write_json(yard.licences, {"format": 2, "acceptances": others}, checked=True)
 
@@ -48,6 +56,21 @@ def test_an_acceptance_is_recorded_and_holds_for_the_same_account(tmp_path: Path
     kept = json.loads(yard.licences.read_text())
     assert (kept["format"], kept["acceptances"]) == (2, [dict(entry)])
     assert licences.require(Workspace(Site(), child), [licence], []) == (entry,)
+
+
+def test_the_first_command_finds_what_this_account_accepted_for_a_build(tmp_path: Path, licence: Licence) -> None:
+    yard = Yard(tmp_path / "yard")
+    licences.require(Workspace(Site(), yard), [licence], ["powerai"])
+    mark = licences._marks() / mark_name("powerai", licences.text_hash(licence))
+    entry = json.loads(mark.read_text())
+    assert (entry["uid"], entry["variable"]) == (os.getuid(), "IBM_POWERAI_LICENSE_ACCEPT")
+    forget()  # accepted by a deploy that wrote none
+    licences.require(Workspace(Site(), yard), [licence], [])
+    assert json.loads(mark.read_text()) == entry
+    site = Site(yard=str(yard.root))
+    _as_another(yard)
+    licences.require(Workspace(site, yard), [licence], [])
+    assert not mark.exists()
 
 
 def test_what_staff_accepted_holds_in_the_sites_yard_and_for_no_user(tmp_path: Path, licence: Licence) -> None:
@@ -72,6 +95,7 @@ def test_the_first_format_is_read_as_the_acceptance_of_who_is_named(tmp_path: Pa
     old = {"name": "powerai", "sha256": digest, "variable": "A", "when": "2025-01-01T00:00:00Z"}
     yard.licences.write_text(json.dumps({f"powerai:{digest}": {**old, "who": me}}))
     assert licences.require(Workspace(Site(), yard), [licence], [])[0]["who"] == me
+    forget()
     yard.licences.write_text(json.dumps({f"powerai:{digest}": {**old, "who": "anna"}}))
     with pytest.raises(MissingError):
         licences.require(Workspace(Site(), yard), [licence], [])
@@ -95,19 +119,17 @@ def test_an_error_of_the_file_system_is_no_empty_ledger(
     licences.require(Workspace(Site(), yard), [licence], ["powerai"])
     with monkeypatch.context() as patched:
         patched.setattr(os, "access", lambda *_: False)
-        licences._accept(yard, Licence(name="other"))
+        licences.accept(yard, licences.NeededLicence("other", "0" * 64, ""))
     assert {entry.name for entry in licences._ledger(yard)} == {"powerai", "other"}
 
 
-def test_an_acceptance_is_not_written_by_who_lost_the_lease(
-    tmp_path: Path, licence: Licence, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_acceptance_is_not_written_by_who_lost_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(_: Lease) -> None:
         raise StackyardError("taken over")
 
     monkeypatch.setattr(Lease, "check", lost)
     with pytest.raises(StackyardError, match="taken over"):
-        licences._accept(Yard(tmp_path), licence)
+        licences.accept(Yard(tmp_path), licences.NeededLicence("other", "0" * 64, ""))
     assert not Yard(tmp_path).licences.exists()
 
 
@@ -120,9 +142,9 @@ def test_two_that_are_accepted_at_once_are_both_recorded(tmp_path: Path, monkeyp
         return found
 
     monkeypatch.setattr(licences, "_ledger", slow)
-    both = [Licence(name=name) for name in ("one", "two")]
+    both = [licences.NeededLicence(name, "0" * 64, "") for name in ("one", "two")]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda licence: licences._accept(yard, licence), both))
+        list(pool.map(lambda licence: licences.accept(yard, licence), both))
     assert {entry.name for entry in read(yard)} == {"one", "two"}
 
 

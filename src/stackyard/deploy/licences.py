@@ -1,8 +1,8 @@
 """Licences are accepted explicitly, by each account for itself; account, time and the hash of the text are recorded.
 
-An acceptance by staff in the site's yard covers builds by staff there, and no other account: users who build the same
-in their own yards must accept it too. The site decides whether loading a module accepts a licence for its user
-(`expose.base`).
+An acceptance by staff in the site's yard covers builds by staff there, and the commands that its account runs. Other
+accounts that run them, or build the same in their own yards, must accept it too. The site decides whether loading a
+module accepts a licence for its user (`expose.base`).
 """
 
 from __future__ import annotations
@@ -168,8 +168,11 @@ def require(
     """
     for licence in licences:
         if licence.name in accepting and accepted(workspace, licence) is None:
-            _accept(workspace.yard, licence)
+            accept(workspace.yard, NeededLicence(licence.name, text_hash(licence), licence.variable))
     acceptances = {licence: accepted(workspace, licence) for licence in licences}
+    for entry in acceptances.values():
+        if entry is not None and entry.is_mine and not disk.is_there(_place(entry.name, entry.sha256)):
+            _mark(entry)  # accepted before deploys wrote it
     missing = [licence for licence, entry in acceptances.items() if entry is None]
     if missing:
         names = ", ".join(licence.name for licence in missing)
@@ -245,9 +248,13 @@ def _marks() -> Path:
     return config_directory() / "licences"
 
 
+def _place(name: str, sha256: str) -> Path:
+    return _marks() / mark_name(name, sha256)
+
+
 def _marked(name: str, sha256: str) -> Acceptance | None:
-    """The acceptance that this account made at the first command of a stack."""
-    path = _marks() / mark_name(name, sha256)
+    """The acceptance of this account that the first command of a stack finds."""
+    path = _place(name, sha256)
     if not disk.is_there(path) or path.stat().st_uid != os.geteuid():
         return None
     entry = formats.load(path, MARK)
@@ -257,12 +264,8 @@ def _marked(name: str, sha256: str) -> Acceptance | None:
 def _mark(entry: Acceptance) -> None:
     """Keep an acceptance where the commands of a stack look for it; with a read-only home, they ask each time."""
     with suppress(OSError):
-        path = _marks() / mark_name(entry.name, entry.sha256)
+        path = _place(entry.name, entry.sha256)
         atomic.write_json(path, {"format": MARK.version, **asdict(entry)})
-
-
-def _accept(yard: Yard, licence: Licence) -> None:
-    _add(yard, Acceptance(licence.name, text_hash(licence), licence.variable, me(), now(), os.getuid()))
 
 
 def _add(yard: Yard, entry: Acceptance) -> None:
