@@ -501,6 +501,7 @@ build:
   variables: {A: base, B: base}
 checks: ["base-check"]
 licences: [base-licence]
+max_nodes: {count: 4, reason: it ends there}
 modules: {depends_on: [cuda]}
 """
 
@@ -528,6 +529,7 @@ checks: [own-check]
     assert variant.build.modules == ("gcc", "openmpi")
     assert variant.build.variables == {"A": "own", "B": "base"}
     assert [c.name for c in variant.checks] == ["base-check", "own-check"]
+    assert variant.max_nodes is not None and variant.max_nodes.reason == "it ends there"
     assert [each.name for each in variant.licences] == ["base-licence"]
     assert variant.modules.depends_on == ("cuda",)
     assert [Path(f).name for f in variant.files] == ["stack.yaml", "base.yaml"]

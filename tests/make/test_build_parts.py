@@ -492,7 +492,7 @@ def test_the_tree_hash_sees_content_modes_links_and_names(tmp_path: Path) -> Non
 
 
 def test_the_sites_part_of_a_module_is_kept_with_the_revision() -> None:
-    from stackyard.inputs.models import CondaRequirement, Environment, ModuleSettings, Site, Variant
+    from stackyard.inputs.models import CondaRequirement, Environment, MaxNodes, ModuleSettings, Site, Variant
     from stackyard.inputs.sites.sitemodels import ModulePolicy
     from stackyard.make.builder import module_settings
 
@@ -508,5 +508,7 @@ def test_the_sites_part_of_a_module_is_kept_with_the_revision() -> None:
     own = ModuleSettings(family="", depends_on=("cuda", "slurm"))
     said = module_settings(some.model_copy(update={"modules": own}), site)
     assert (said["family"], said["depends_on"]) == ("", ["slurm", "cuda"])
+    few = module_settings(some.model_copy(update={"max_nodes": MaxNodes(count=4, reason="why")}), site)
+    assert few.pop("max_nodes") == {"count": 4, "reason": "why"} and few == plain
     variables = module_settings(Variant(stack="s", version="1", name=""), site)
     assert (variables["family"], variables["depends_on"]) == ("", []), "without packages it is loaded beside others"

@@ -213,6 +213,13 @@ class Licence(LateModel):
     variable: OptionalVariable = Field("", description="Variable that the software reads as acceptance")
 
 
+class MaxNodes(LateModel):
+    """The number of nodes on which a stack may run at once, where e.g. a licence ends there."""
+
+    count: int = Field(ge=1, description="The largest number of nodes of a job")
+    reason: Text = Field("", description="Why, in a few words; shown where a job with more nodes is refused")
+
+
 class ModuleSettings(LateModel):
     """Settings of a stack's modulefiles."""
 
@@ -286,6 +293,7 @@ class Variant(LateModel):
     checks: tuple[Check, ...] = ()
     exceptions: CheckExceptions = CheckExceptions()
     licences: tuple[Licence, ...] = ()
+    max_nodes: MaxNodes | None = None
     modules: ModuleSettings = ModuleSettings()
     image: Packing = Field("prefix", description="How its files are kept: each for itself, or in one SquashFS image")
     wrap: Wrap | None = None

@@ -306,9 +306,11 @@ class _Steps:
 def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
     """The module settings of stack and site, fixed at the build: later changes of the site do not affect them.
 
-    An extension takes the place of its base: it has the same family and the same conflicts.
+    An extension takes the place of its base: it has the same family, the same conflicts, and no more nodes.
     """
     settings = variant.modules.model_dump(mode="json")
+    if variant.max_nodes is not None:
+        settings["max_nodes"] = variant.max_nodes.model_dump(mode="json")
     if variant.base is not None:
         from stackyard.lock.base.extension import record_of
 
@@ -316,6 +318,9 @@ def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
         settings["family"] = above.get("family", "") if variant.modules.family is None else variant.modules.family
         for key in ("conflict", "depends_on"):
             settings[key] = list(dict.fromkeys((*(above.get(key) or ()), *settings[key])))
+        limits = [most for most in (settings.get("max_nodes"), above.get("max_nodes")) if most]
+        if limits:
+            settings["max_nodes"] = min(limits, key=lambda most: int(most["count"]))
         return settings
     own = variant.modules
     nothing = not variant.adopted and not (variant.environment.conda or variant.environment.pip or variant.post)

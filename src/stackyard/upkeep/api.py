@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from stackyard.upkeep.extensions.file import checked as checked_packages
     from stackyard.upkeep.extensions.file import checked_name as new_extension_name
     from stackyard.upkeep.extensions.file import chosen as chosen_extension
-    from stackyard.upkeep.extensions.file import loaded as loaded_revisions
     from stackyard.upkeep.extensions.file import names as extension_names
     from stackyard.upkeep.extensions.file import on_base as on_base
     from stackyard.upkeep.extensions.file import used as used_extension

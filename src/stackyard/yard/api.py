@@ -6,6 +6,7 @@ from stackyard.core.doors import door
 
 if TYPE_CHECKING:
     from stackyard.yard.catalogue import listing as listing
+    from stackyard.yard.catalogue import loaded as loaded_revisions
     from stackyard.yard.catalogue import record_of as record_of
     from stackyard.yard.catalogue import resolve as find_revision
     from stackyard.yard.catalogue import size as revision_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,28 @@ def record_of(yard: Yard, name: str) -> BuildRecord:
         hint = back if entry.state == "removed" else "restore it from a copy, or deploy its file again"
         raise MissingError(f"{entry.folder} not found: {entry.module} was removed", hint=hint)
     return moved.located(revisions.read(RevisionPaths.of(entry.folder).record), entry)
+
+
+def loaded(yard: Yard, environ: Mapping[str, str]) -> list[Entry]:
+    """The revisions of this yard and its parents whose modules are loaded in a shell, the last one first.
+
+    The modulefiles are read from the module system's variables, so this works for every revision ever published.
+    """
+    names = [name for name in environ.get("LOADEDMODULES", "").split(":") if name]
+    files = [file for file in environ.get("_LMFILES_", "").split(":") if file]
+    if not names:
+        return []
+    known = [entry for ancestor in yard.lineage() for entry in generations.entries(ancestor)]
+    entries: list[Entry] = []
+    for name, file in zip(names, files, strict=False):
+        entries += [entry for entry in known if entry.module == name and _is_of(entry, file)]
+    return entries[::-1]
+
+
+def _is_of(entry: Entry, file: str) -> bool:
+    """Whether a modulefile is in the yard of a revision."""
+    root = Path(entry.folder).parents[2]
+    return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root / "generations"))
 
 
 def size(record: BuildRecord) -> dict[str, Any]:

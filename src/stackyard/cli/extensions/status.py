@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +13,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import StackyardError
-from stackyard.yard.api import Yard
+from stackyard.yard.api import Yard, loaded_revisions
 
 
 @verb(
@@ -23,11 +24,11 @@ from stackyard.yard.api import Yard
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def command(context: Context, name: str | None, as_json: bool) -> None:
     """Show your extensions: base, packages of their own, and what was installed since they were recorded."""
-    from stackyard.upkeep.api import chosen_extension, extension_names, loaded_revisions
+    from stackyard.upkeep.api import chosen_extension, extension_names
 
     yard = context.yard()
     names = [chosen_extension(yard, name)] if name is not None else extension_names(yard)
-    loaded = {entry.module for entry in loaded_revisions(yard)}
+    loaded = {entry.module for entry in loaded_revisions(yard, os.environ)}
     rows = [_row(yard, module, loaded) for module in names]
     if as_json:
         show_json(rows)

@@ -61,6 +61,7 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
         "python": " ".join(f"{record.interpreter.get(k, '')}" for k in ("version", "source")).strip(),
         "disk": _disk(record),
         "mounted": value["mounted"],
+        "nodes": _nodes(value["max_nodes"] or {}),
         **record.origin.facts,
         "modulefile": value["modulefile"] or "none",
         "lock": value["lock"],
@@ -86,6 +87,10 @@ def _disk(record: BuildRecord) -> str:
         return f"{human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files, none of them in the yard"
     own = f"{human_bytes(use.bytes_new)} in {use.inodes_new:,} files new"
     return f"{own}, {human_bytes(use.bytes_shared)} in {use.inodes_shared:,} files shared ({use.link_mode})"
+
+
+def _nodes(most: dict[str, Any]) -> str:
+    return f"at most {most['count']}" + (f": {most['reason']}" if most["reason"] else "") if most else ""
 
 
 def _state(value: dict[str, Any]) -> str:

@@ -35,6 +35,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "notices": list(record.notices),
         "collisions": [asdict(collision) for collision in record.collisions],
         "limits": module_notes(record),
+        "max_nodes": record.settings.get("max_nodes"),
         "environment": record.to_json()["activation"],
         "packages": [_package_json(package) for package in record.packages],
         "modulefile": _modulefiles(yard, record.module),

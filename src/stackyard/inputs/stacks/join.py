@@ -88,6 +88,7 @@ def _stacks(stacks: Sequence[StackFile]) -> StackFile:
             "licences": tuple(
                 {licence.name: licence for stack in reversed(stacks) for licence in stack.licences}.values()
             ),
+            "max_nodes": min((s.max_nodes for s in stacks if s.max_nodes), key=lambda most: most.count, default=None),
             "exceptions": _united(exceptions[0], exceptions, ("imports", "commands", "libraries", "distributions")),
             "modules": _united(modules[0], modules, ("conflict", "depends_on")).model_copy(
                 update={"variables": _first(module.variables for module in modules)}

@@ -198,6 +198,7 @@ class _Maker:
             checks=tuple(named_check(check) for check in file.checks),
             exceptions=self._exceptions(file),
             licences=file.licences,
+            max_nodes=file.max_nodes,
             modules=file.modules,
             collisions=file.collisions,
             collision_places=dict(piece.collision_places),

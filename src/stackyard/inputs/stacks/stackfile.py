@@ -22,6 +22,7 @@ from stackyard.inputs.models import (
     HostTool,
     Interpreter,
     Licence,
+    MaxNodes,
     ModuleSettings,
     Wrap,
 )
@@ -209,6 +210,9 @@ class StackFile(LateModel):
     checks: tuple[CheckItem, ...] = Field((), description="The stack's own checks, run before publication")
     exceptions: CheckExceptions = CheckExceptions()
     licences: tuple[LicenceItem, ...] = Field((), description="Licences that the builder must accept")
+    max_nodes: MaxNodes | None = Field(
+        None, description="The nodes that a job may have, e.g. by a licence; not set: any"
+    )
     modules: ModuleSettings = ModuleSettings()
     platforms: tuple[BuiltFor, ...] = Field((), description="Platforms that the stack can be built for; empty: all")
 

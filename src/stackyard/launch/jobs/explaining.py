@@ -11,6 +11,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding, counted
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.jobs.job import stack_in_use
+from stackyard.launch.jobs.nodelimit import require_few
 from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.layout import placing
 from stackyard.launch.layout.model import Layout
@@ -70,11 +71,12 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> JobEx
 
     Raises:
         InputError: no launcher can start such a job: the layout, the program or the script's head is refused; or more
-            nodes are requested than the partition has.
+            nodes are requested than the revision may run on or the partition has.
         MissingError: a program that the plan needs was not found.
     """
     site = workspace.site
     stack = stack_in_use(workspace, intent.stack)
+    require_few(workspace, intent, stack.folder)
     context = with_offer(replace(plan_context(site, workspace.environ, stack), allocation=None), intent, site)
     fixed = replace(context, allocation=Allocation(context.scheduler, "", stand_for(intent.nodes)))
     own = _own(intent, site, fixed) if context.scheduler != "none" else intent.launcher or "local"

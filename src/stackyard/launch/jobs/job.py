@@ -11,6 +11,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import refuse
 from stackyard.core.late import dataclass
 from stackyard.inputs.sites.sitemodels import Site
+from stackyard.launch.jobs.nodelimit import require_few
 from stackyard.launch.jobs.repeat import Repeat
 from stackyard.launch.jobs.requeue import array_index
 from stackyard.launch.jobs.workspace import Workspace
@@ -77,7 +78,7 @@ def launch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None
     request names others.
 
     Raises:
-        InputError: no such revision, or more nodes requested than the partition has.
+        InputError: no such revision, or more nodes requested than it may run on or the partition has.
     """
     stack = _stack(workspace, intent, again)
     context = plan_context(workspace.site, workspace.environ, stack, launcher=intent.launcher)
@@ -93,7 +94,7 @@ def batch_job(workspace: Workspace, intent: Intent, again: Repeat | None = None)
     """A job for the scheduler's queue.
 
     Raises:
-        InputError: no such revision, or more nodes requested than the partition has.
+        InputError: no such revision, or more nodes requested than it may run on or the partition has.
         MissingError: no scheduler found.
     """
     if intent.debug_rank is not None or intent.stdin_rank is not None:
@@ -153,6 +154,7 @@ def _stack(workspace: Workspace, intent: Intent, again: Repeat | None) -> StackI
 
 
 def _job(workspace: Workspace, intent: Intent, context: PlanContext, again: Repeat | None) -> Job:
+    require_few(workspace, intent, context.stack.folder)
     context, most = with_offer(context, intent, workspace.site), intent.nodes
     if context.allocation and intent.least_nodes:  # a range was requested: the allocation may have fewer
         fewer = max(intent.least_nodes, len(context.allocation.hosts) - intent.spare)

@@ -41,6 +41,7 @@ _FROM_VARIANT = {
     "build",
     "post",
     "licences",
+    "max_nodes",
     "modules",
     "image",
     "on_host",
@@ -103,7 +104,7 @@ def is_build_of(record: BuildRecord, variant: Variant, locked: LockedVariant, si
         return record.input_hash == digest
     from stackyard.make.hashes.former_hash import former_hash
 
-    unknown = variant.modules.commands or variant.collisions  # settings that no such version had
+    unknown = variant.modules.commands or variant.collisions or variant.max_nodes  # settings that no such version had
     return not unknown and record.input_hash == former_hash(variant, locked, site, record)
 
 

@@ -22,7 +22,6 @@ from stackyard.host.files import at
 from stackyard.yard import catalogue, disk
 from stackyard.yard.generation import generations
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 from stackyard.yard.write import atomic, within
 
@@ -184,30 +183,6 @@ def changed(directory: Path, change: Callable[[Files], Files]) -> Iterator[Path]
 # --------------------------------------------------------------------------- what is loaded
 
 
-def loaded(yard: Yard, environ: Mapping[str, str] = os.environ) -> list[Entry]:
-    """The revisions of this yard and its parents whose modules are loaded in this shell, the last one first.
-
-    The modulefiles are read from the module system's variables, so this works for every revision ever published.
-    """
-    names = [name for name in environ.get("LOADEDMODULES", "").split(":") if name]
-    files = [file for file in environ.get("_LMFILES_", "").split(":") if file]
-    entries = []
-    for name, file in zip(names, files, strict=False):
-        entries += [entry for entry in _entries(yard) if entry.module == name and _is_of(entry, file)]
-    return entries[::-1]
-
-
-def _entries(yard: Yard) -> Iterator[Entry]:
-    for ancestor in yard.lineage():
-        yield from generations.entries(ancestor)
-
-
-def _is_of(entry: Entry, file: str) -> bool:
-    """Whether a modulefile is in the yard of a revision."""
-    root = Path(entry.folder).parents[2]
-    return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root / "generations"))
-
-
 def base_of(yard: Yard, named: str) -> str:
     """The full name of the revision to extend: the named one, else the loaded one.
 
@@ -216,7 +191,7 @@ def base_of(yard: Yard, named: str) -> str:
     """
     if named:
         return catalogue.resolve(yard, named).module
-    entries = loaded(yard)
+    entries = catalogue.loaded(yard, os.environ)
     if not entries:
         hint = "load one first (module load NAME), or name it: stackyard extend --base REV ..."
         raise InputError("no revision to extend: none is loaded", hint=hint)
@@ -229,7 +204,7 @@ def used(yard: Yard, name: str) -> BuildRecord:
     Raises:
         StackyardError: it was never published, or its record cannot be read.
     """
-    mine = (entry.module for entry in loaded(yard) if entry.stack == name)
+    mine = (entry.module for entry in catalogue.loaded(yard, os.environ) if entry.stack == name)
     return catalogue.record_of(yard, next(mine, name))
 
 
@@ -254,7 +229,7 @@ def chosen(yard: Yard, named: str | None) -> str:
             )
             raise InputError(f"no such extension in {yard.root}: {named}", hint=hint)
         return name
-    shown = [entry.stack for entry in loaded(yard) if entry.stack in own]
+    shown = [entry.stack for entry in catalogue.loaded(yard, os.environ) if entry.stack in own]
     if shown or len(own) == 1:
         return (shown or own)[0]
     hint = f"name one of {', '.join(own)}" if own else _CREATE
