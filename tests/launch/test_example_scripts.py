@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import textwrap
 from pathlib import Path
@@ -46,13 +45,20 @@ IDS = [f"{site}-{name}" for site, name in JOBS]
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with a program and images; what is in them matters to nobody here."""
-    monkeypatch.chdir(tmp_path)
-    for program in ("train.py", "tf_cnn_benchmarks.py"):
-        (tmp_path / program).write_text("import torch\n")
+    """The current directory, with a program in it and beside it, and images; their content does not matter here."""
+    here, beside = tmp_path / "here", tmp_path / "resnet"
+    for directory in (here, beside):
+        directory.mkdir()
+        (directory / "train.py").write_text("import torch\n")
     for image in ("powerai.sif", "pytorch.sif"):
-        (tmp_path / image).touch()
-    return tmp_path
+        (here / image).touch()
+    monkeypatch.chdir(here)
+    return here
+
+
+def program(words: tuple[str, ...]) -> str:
+    """What the README submits: in an image a copy, since a container has the current directory and not its parent."""
+    return "train.py" if "--container" in words else "../resnet/train.py"
 
 
 def small(work: Path) -> dict[str, str]:
@@ -62,7 +68,7 @@ def small(work: Path) -> dict[str, str]:
 
 
 def submit(work: Path, site: str, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [STACKYARD, "--site", EXAMPLES / site / "site.yaml", "submit", *words, "--dry-run", "train.py"]
+    argv = [STACKYARD, "--site", EXAMPLES / site / "site.yaml", "submit", *words, "--dry-run", program(words)]
     done = subprocess.run(argv, cwd=work, env=small(work), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done
@@ -71,7 +77,7 @@ def submit(work: Path, site: str, *words: str) -> subprocess.CompletedProcess[st
 def planned(work: Path, site: str, *words: str) -> str:
     """The same script, made in this process."""
     with mock.patch.dict(os.environ, small(work), clear=True):
-        return inside("--site", EXAMPLES / site / "site.yaml", "submit", *words, "--dry-run", "train.py").out
+        return inside("--site", EXAMPLES / site / "site.yaml", "submit", *words, "--dry-run", program(words)).out
 
 
 def golden(text: str, work: Path) -> str:
@@ -215,32 +221,3 @@ def test_the_lines_of_the_page_about_summit() -> None:
     image = (EXAMPLES / "summit-containers/golden/submit-in-image.sh").read_text()
     inside: list[Any] = _commented(image, "and rank.sh runs")
     assert inside[:3] == ["singularity", "exec", "--nv"]
-
-
-def commands() -> list[tuple[str, str]]:
-    """The launching commands that the READMEs of the example sites show."""
-    found = []
-    for file in sorted(EXAMPLES.glob("*/site.yaml")):
-        text = (file.parent / "README.md").read_text(encoding="utf-8")
-        blocks = re.findall(r"```\n(.*?)```", text, re.DOTALL)
-        lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
-        found += [(file.parent.name, line) for line in lines if re.match(r"stackyard .*\b(explain|submit)\b", line)]
-    return found
-
-
-def test_every_site_shows_how_it_launches() -> None:
-    shown = {site for site, _ in commands()}
-    assert shown == {file.parent.name for file in EXAMPLES.glob("*/site.yaml")}
-    assert [line for _, line in commands() if " submit " in line and "--dry-run" not in line] == []
-
-
-@pytest.mark.parametrize(("site", "line"), commands())
-def test_a_command_of_a_readme(site: str, line: str, work: Path) -> None:
-    for path in (EXAMPLES / site / "site.yaml", *(EXAMPLES / site).glob("bindings.yaml")):
-        shutil.copy(path, work)
-    before = sorted(path.name for path in work.iterdir() if path.name[0] != ".")
-    words = shlex.split(line)
-    with mock.patch.dict(os.environ, small(work), clear=True):
-        out = inside(*words[1:]).out
-    assert out.startswith("#!/bin/bash\n#" if "submit" in words else re.match(r"\d+ ranks? on", out)[0])  # type: ignore[index]
-    assert sorted(path.name for path in work.iterdir() if path.name[0] != ".") == before

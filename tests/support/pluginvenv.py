@@ -10,13 +10,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def venv_with_plugins(directory: Path) -> Path:
-    """The environment, below `directory`; its Stackyard is that of the tests."""
+def venv_with_stackyard(directory: Path) -> Path:
+    """An environment below `directory`; its Stackyard is that of the tests."""
     made = directory / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True)
     packages = next(made.glob("lib/python*/site-packages"))
     inner = next(Path(path) for path in sys.path if path.endswith("site-packages"))
     (packages / "stackyard-of-the-tests.pth").write_text(f"import site; site.addsitedir({str(inner)!r})\n")
+    return made
+
+
+def venv_with_plugins(directory: Path) -> Path:
+    """The same with the distribution of examples/plugins."""
+    made = venv_with_stackyard(directory)
     copy = directory / "plugins"  # the build writes beside its sources
     left = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT / "examples/plugins", copy, ignore=left)

@@ -22,8 +22,9 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 
 
 def wheel(
-    directory: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any", licence: str = ""
-) -> Path:
+    directory: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any", licence: str = "",
+    code: str = "",
+) -> Path:  # fmt: skip
     directory.mkdir(parents=True, exist_ok=True)
     stem = f"{name.replace('-', '_')}-{version}"
     path = directory / f"{stem}-{tag}.whl"
@@ -31,7 +32,7 @@ def wheel(
     metadata += f"License: {licence}\n" if licence else ""
     metadata += "".join(f"Requires-Dist: {r}\n" for r in requires)
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(zipfile.ZipInfo(f"{name.replace('-', '_')}/__init__.py"), f"tag = {tag!r}\n")
+        archive.writestr(zipfile.ZipInfo(f"{name.replace('-', '_')}/__init__.py"), f"tag = {tag!r}\n{code}")
         archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/METADATA"), metadata)
         archive.writestr(
             zipfile.ZipInfo(f"{stem}.dist-info/WHEEL"), f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n"

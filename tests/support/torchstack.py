@@ -34,14 +34,19 @@ def torch_yard() -> Path:
     Raises:
         MissingError: it could not be deployed, with what was printed.
     """
-    digest = _digest(EXAMPLES / "resnet" / name for name in ("stack.yaml", "requirements.txt"))
-    place = cache_directory() / f"torch-{digest}"
+    place = torch_example().parent
     with FileLock(f"{place}.lock"):
         if not (place / "yard" / "modules").exists():  # published last
             # a directory of its own, so that the lock of the stack does not land in the checkout
             copy = shutil.copytree(EXAMPLES / "resnet", place / "example", dirs_exist_ok=True)
             _deploy(place / "yard", copy / "stack.yaml")
     return place / "yard"
+
+
+def torch_example() -> Path:
+    """The copy of examples/resnet that `torch_yard` deploys, with its lock."""
+    digest = _digest(EXAMPLES / "resnet" / name for name in ("stack.yaml", "requirements.txt"))
+    return cache_directory() / f"torch-{digest}" / "example"
 
 
 def horovod_yard() -> Path:

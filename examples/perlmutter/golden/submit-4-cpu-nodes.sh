@@ -15,12 +15,12 @@
 
 # created by:
 #   stackyard --site /opt/stackyard/examples/perlmutter/site.yaml submit -N 4 -t 60 -A PROJ --qos regular
-#   --node-kind cpu train.py
+#   --node-kind cpu ../resnet/train.py
 # starts the ranks with:
 #   srun -N 4 -n 8 --ntasks-per-node=2 --distribution=block:block -c 64 --threads-per-core=1 --cpu-bind=threads
 #   --mpi=none --export=ALL --kill-on-bad-exit=1 --wait=0 /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
-#   python train.py
+#   python ../resnet/train.py
 
 cd /home/user/work || exit 1
 exec /opt/stackyard/bin/python -m stackyard.cli.main --yard /home/user/.local/share/stackyard --site /opt/stackyard/examples/perlmutter/site.yaml launch --recorded /home/user/work/runs/2026-11-21-001

@@ -11,12 +11,12 @@
 #PBS -l filesystems=home:eagle
 
 # created by:
-#   stackyard --site /opt/stackyard/examples/polaris/site.yaml submit -N 10 -t 60 -A PROJ train.py
+#   stackyard --site /opt/stackyard/examples/polaris/site.yaml submit -N 10 -t 60 -A PROJ ../resnet/train.py
 # starts the ranks with:
 #   mpiexec --envall --line-buffer --np 40 --ppn 4 --cpu-bind list:24-31:16-23:8-15:0-7
 #   /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
-#   python train.py
+#   python ../resnet/train.py
 
 export PATH=/usr/bin:/bin
 cd /home/user/work || exit 1

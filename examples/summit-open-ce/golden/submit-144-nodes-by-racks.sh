@@ -11,11 +11,11 @@
 
 # created by:
 #   stackyard --site /opt/stackyard/examples/summit-open-ce/site.yaml submit -N 144 -t 60 -A PROJ --pack racks
-#   --backend horovod train.py
+#   --backend horovod ../resnet/train.py
 # starts the ranks with:
 #   jsrun -n144 -r1 -g6 -a6 -c42 -bpacked:7 -dpacked -X1 --smpiargs=-gpu /home/user/work/runs/2026-11-21-001/rank.sh
 # and rank.sh runs:
-#   python train.py
+#   python ../resnet/train.py
 
 cd /home/user/work || exit 1
 exec /opt/stackyard/bin/python -m stackyard.cli.main --yard /home/user/.local/share/stackyard --site /opt/stackyard/examples/summit-open-ce/site.yaml launch --recorded /home/user/work/runs/2026-11-21-001
