@@ -78,8 +78,9 @@ class Copy:
 
     def placed(self, text: str) -> str:
         """With this machine's directories in the place of the site's."""
-        for place in self.places:
-            text = re.sub(rf"(?<![\w/.-]){re.escape(place)}(?![\w-])", f"{self.directory}{place}", text)
+        if self.places:
+            some = "|".join(map(re.escape, self.places))
+            text = re.sub(rf"(?<![\w/.-])(?={some})", str(self.directory), text)
         return text
 
     def typed(self, typed: tuple[str, ...], **variables: str) -> list[Ended]:

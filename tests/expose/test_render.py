@@ -225,6 +225,19 @@ def test_the_default_revision_wins_an_alias_and_stacks_keep_their_names(tmp_path
     assert alias_modules([entry(first, state="withdrawn")], records, Site(), set()) == {}
 
 
+@pytest.mark.parametrize("format", [".lua", ""])
+def test_whatis_has_the_category_and_the_url_of_the_labels(tmp_path: Path, format: str) -> None:
+    made, url = record(Yard(tmp_path), "a", "1"), "https://a.example/docs"
+    texts = [
+        module_texts([entry(made, **labels)], {made.module: made}, Workspace(Site(), Yard(tmp_path)))[
+            f"{made.module}{format}"
+        ]
+        for labels in ({"category": "machine learning", "url": url}, {})
+    ]
+    lines = [re.findall(r"whatis.*\b(?:Category|URL): (.*?)[\"}\])]", text) for text in texts]
+    assert lines == [["machine learning", url], []]
+
+
 def test_an_alias_can_name_the_axes_of_its_variant(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
     made = [dataclasses.replace(record(yard, "a", "1", number), axes={"python": str(number)}) for number in (2, 3)]

@@ -103,6 +103,17 @@ def test_platforms(channel: Path, tmp_path: Path) -> None:
         lock(stack(limited), both, Yard(tmp_path), platforms=("linux-aarch64",))
 
 
+def test_a_note_about_a_platform_is_the_same_for_all_variants(channel: Path, tmp_path: Path) -> None:
+    made = [variant(Environment(conda=conda("lib")), name=name) for name in ("one", "two")]
+    site = a_site(channel, platforms=(), nodes={"p9": NodeKind(platform="linux-ppc64le")})
+    progress = SilentProgress()
+    solve.lock_stack(stack(*made), site, Yard(tmp_path), (), None, progress)
+    notes = [note for note in progress.notices if "no node kind has a `glibc:`" in note]
+    assert len(notes) == 2 and set(notes) == {
+        "linux-ppc64le: no node kind has a `glibc:`; locked for 2.17, the oldest in use"
+    }
+
+
 def test_selectors_choose_per_platform(channel: Path, tmp_path: Path) -> None:
     requirements = tuple(
         r.model_copy(update={"selector": s})

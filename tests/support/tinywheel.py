@@ -22,8 +22,8 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 
 
 def wheel(
-    directory: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any", licence: str = "",
-    code: str = "",
+    directory: Path, name: str, version: str, requires: Sequence[str] = (), tag: str = "py3-none-any",
+    licence: str = "", code: str = "",
 ) -> Path:  # fmt: skip
     directory.mkdir(parents=True, exist_ok=True)
     stem = f"{name.replace('-', '_')}-{version}"

@@ -217,9 +217,9 @@ def test_a_manifest_of_format_2(old: Path) -> None:
     assert [Path(f.path).name for f in manifest.origin.files] == ["stack.yaml", "stack.yaml.lock"]
     assert {e.module: e.superseded for e in manifest.entries} == {"demo/1.0-1": False, "demo/1.0-2": True}
     value = json.loads((old / "manifest-2.json").read_text())
-    later = {"pinned": False, "retired": "", "successor": ""}
+    later = {"pinned": False, "retired": "", "successor": "", "category": "", "url": ""}
     entries = [{**each, **later} for each in value["entries"]]
-    assert json.loads(json.dumps(manifest.to_json())) == {**value, "format": 4, "files": {}, "entries": entries}
+    assert json.loads(json.dumps(manifest.to_json())) == {**value, "format": 5, "files": {}, "entries": entries}
     assert Manifest.from_json(value) == manifest
     files = {"demo/1.0-1.lua": "6" * 64}
     third = replace(manifest, files=files)
@@ -227,6 +227,8 @@ def test_a_manifest_of_format_2(old: Path) -> None:
     one, two = third.entries
     entries = (replace(one, pinned=True), replace(two, state="removed", retired="2027-03-01", successor="demo/1.0-1"))
     assert read_manifest(old / "manifest-4.json") == replace(third, entries=entries)
+    labelled = (replace(entries[0], category="demonstration", url="https://demo.example/docs"), entries[1])
+    assert read_manifest(old / "manifest-5.json") == replace(third, entries=labelled)
 
 
 def test_frozen_operations_of_format_1(old: Path, tmp_path: Path) -> None:

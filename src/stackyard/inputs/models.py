@@ -236,6 +236,8 @@ class ModuleSettings(LateModel):
     deprecated: Deprecation = Field("", description="YYYY-MM-DD and a message, shown at load")
     conda_base: bool | None = Field(None, description="The stack contains conda; not set: determined from its packages")
     help: Text = ""
+    category: Text = Field("", description="Shown by `module whatis`, e.g. machine learning")
+    url: Text = Field("", description="Where its documentation is; shown by `module whatis`")
 
 
 class Bind(LateModel):

@@ -77,8 +77,8 @@ def lock_stack(
             _keep(solution, yard)
             progress.phase(subject, "locked", counted(len(solution.conda) + len(solution.pip), "package"))
         # a lock that is shared has the names of the variant that it was solved for
-        for notice in solution.notices:
-            progress.notice(f"{subject}: {notice}")
+        for notice in solution.notices:  # those about a platform are the same for all variants, and are shown once
+            progress.notice(notice if notice.startswith(f"{platform}: ") else f"{subject}: {notice}")
         done.append(replace(solution, stack=variant.stack, version=variant.version, variant=variant.name))
         progress.advance(stack.name, n + 1, len(expected))
     directory = str(Path(stack.file).absolute().parent) if stack.file else ""

@@ -20,6 +20,7 @@ from stackyard.yard.api import RevisionPaths, collision_sentences
 if TYPE_CHECKING:
     from stackyard.inputs.api import Stack
     from stackyard.verify.api import Report
+    from stackyard.yard.api import Manifest
 
 MARKS = {
     "published": click.style("✔", fg="green"),
@@ -90,7 +91,7 @@ def show_deploy(result: Result, modules: Sequence[Path], program: str, said: Seq
             _show_failures(outcome, program)
     usable = [o for o in result.outcomes if o.status in USABLE]
     if usable:
-        _show_next(usable[-1], modules, program)
+        _show_next(_recommended(usable, result.manifest), modules, program)
 
 
 def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
@@ -142,6 +143,13 @@ def exceptions_text(report: Report, stack: Stack | None) -> str:
         version = [] if stack.dated else [f"version: {json.dumps(stack.variants[-1].version)}"]
         lines = [f"name: {stack.name}", *version, f"environment: {file.name}", *lines]
     return "\n".join([head, *(f"        {line}" for line in lines)])
+
+
+def _recommended(usable: Sequence[Outcome], manifest: Manifest | None) -> Outcome:
+    """The last outcome that users are not warned of or shown only if they ask; the bare name loads its default."""
+    entries = manifest.entries if manifest else ()
+    left_out = {entry.module for entry in entries if entry.deprecated or entry.retired or entry.hidden}
+    return ([outcome for outcome in usable if outcome.module not in left_out] or usable)[-1]
 
 
 def _show_next(outcome: Outcome, modules: Sequence[Path], program: str) -> None:

@@ -1,4 +1,4 @@
-"""Labels: the properties of a published revision that can change: deprecated, hidden, a notice, more help.
+"""Labels: what can change of a published revision: deprecated, hidden, a notice, more help, category and URL.
 
 Labels are not part of a build. They are kept in the entries of a generation, so changing one publishes a new generation
 and builds nothing.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stackyard.inputs.models import Variant
 
-LABELS = ("deprecated", "hidden", "notice", "help")
+LABELS = ("deprecated", "hidden", "notice", "help", "category", "url")
 
 
 def labels(variant: Variant) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def page(
         module=record.module,
         stack=record.stack,
         help="\n\n".join([text, *licence_lines(record, change)]),
-        whatis=_whatis(record, top),
+        whatis=_whatis(record, top, entry),
         family=str(family or ""),
         conflict=tuple(settings.get("conflict") or ()),
         depends_on=tuple(settings.get("depends_on") or ()),
@@ -157,14 +157,16 @@ def _has_python(record: BuildRecord) -> bool:
     return bool(record.interpreter) or any(p.kind == "pip" or p.name == "python" for p in record.packages)
 
 
-def _whatis(record: BuildRecord, shown: Sequence[PackageRecord]) -> tuple[tuple[str, str], ...]:
+def _whatis(record: BuildRecord, shown: Sequence[PackageRecord], entry: Entry | None) -> tuple[tuple[str, str], ...]:
     top = " ".join(p.name for p in shown[:_LISTED])
     fields: Mapping[str, str] = {
         "Name": record.stack,
         "Version": record.module.partition("/")[2] or record.version,
+        "Category": entry.category if entry else "",
         "Description": " ".join(record.summary.split()),
         "Keywords": top,
         "Platform": record.platform,
+        "URL": entry.url if entry else "",
     }
     return tuple((key, value) for key, value in fields.items() if value)
 

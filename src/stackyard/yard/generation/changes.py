@@ -8,7 +8,8 @@ from dataclasses import field
 from stackyard.core.late import dataclass
 from stackyard.yard.revision.manifest import Entry
 
-_WITHOUT = {"deprecated": "deprecated", "notice": "with a notice", "help": "with a help text"}
+_WITHOUT = {"deprecated": "deprecated", "notice": "with a notice", "help": "with a help text",
+            "category": "with a category", "url": "with a URL"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from stackyard.yard import formats, members
 from stackyard.yard.generation import manifestfile
 from stackyard.yard.generation.origin import Origin, UsedFile
 
-MANIFEST_FORMAT = 4
+MANIFEST_FORMAT = 5
 State = Literal["published", "unverified", "failed", "withdrawn", "removed", "missing", "built", "held"]
 
 
@@ -58,6 +58,7 @@ class Entry:
         deprecated: a date and a message, shown when it is loaded.
         notice: a message shown at every load.
         help: an addition to ``module help``.
+        category, url: shown by ``module whatis``.
         input_hash: the input hash of its build: its name is reused only for the same inputs. Empty: not recorded.
         file: the file that it was deployed from: relative to its git work tree, else absolute.
         dated: whether its version is only the day of its solve, because its file has none.
@@ -90,6 +91,8 @@ class Entry:
     pinned: bool = False
     retired: str = ""
     successor: str = ""
+    category: str = ""
+    url: str = ""
 
     @property
     def is_visible(self) -> bool:
