@@ -165,7 +165,11 @@ PAGES: dict[str, Page] = {
         },
         places=("/appl",),
     ),
-    "summit-open-ce": Page(channels(open_ce_channels), places=("/sw",)),
+    "summit-open-ce": Page(
+        channels(open_ce_channels),
+        ends={"stackyard --site site.yaml lint scripts/ddlrun.bash": 3},
+        places=("/sw",),
+    ),
     "summit-containers": Page(
         powerai,
         {

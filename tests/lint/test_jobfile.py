@@ -142,7 +142,7 @@ def test_every_script_becomes_a_valid_job_file(tmp_path: Path, path: Path) -> No
 
 
 LOSING = {
-    "#!/bin/bash\n#BSUB -nnodes 2 -W 30\nddlrun --rack 18 --racks python $CONDA_PREFIX/mnist.py\n": (
+    "#!/bin/bash\n#BSUB -nnodes 2 -W 30\nddlrun --rack 18 --verbose python $CONDA_PREFIX/mnist.py\n": (
         "variables of the script in $CONDA_PREFIX/mnist.py", "18 may be the value of rack",
     ),
     "#!/bin/bash\n#SBATCH -N 2 -t 60\n": ("no launch line found: fill in program",),
@@ -151,6 +151,16 @@ LOSING = {
     ),
     "#!/bin/bash\n#SBATCH -N 1 -t 60\nsrun ./first\nsrun ./second\n": ("a further launch, srun ./first",),
 }  # fmt: skip
+
+
+def test_ddlruns_own_options_are_not_the_program() -> None:
+    head = "#!/bin/bash\n#BSUB -nnodes 144 -W 60\n"
+    line = "ddlrun --nodes 18 --racks 4 -aisles 2 --accelerators 6 --mpiarg -pami_noib --tcp python train.py --x 1\n"
+    intent, notes = to_intent(lint_text(head + line).script)
+    assert (intent.program, intent.nodes, intent.ranks_per_node) == (("train.py", "--x", "1"), 144, 6)
+    placed = [note for note in map(str, notes) if "Stackyard places the ranks" in note]
+    assert len(placed) == 3 and any("rack-nodes 18" in note for note in placed)
+    assert any("the option mpiarg -pami_noib of ddlrun" in note for note in map(str, notes))
 
 
 @pytest.mark.parametrize("text", LOSING)

@@ -22,6 +22,7 @@ from stackyard.lint.shell.words import command_name
 from stackyard.lint.tables import (
     ACCELERATE,
     APRUN,
+    DDLRUN,
     DEEPSPEED,
     FLUX,
     HOROVODRUN,
@@ -52,12 +53,12 @@ STARTERS: dict[str, tuple[str, Table]] = {
                 "orterun",
                 "prterun",
                 "mpiexec_mpt",
-                "ddlrun",
             ),
             *("mpiexec.slurm", "mpirun.lsf", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich"),
         ),
         ("mpirun", MPIRUN),
     ),
+    "ddlrun": ("mpirun", DDLRUN),
 }
 RANKS = ("srun", "jsrun", "mpirun", "ibrun", "aprun", "flux")
 AGENTS = ("torchrun", "deepspeed", "accelerate")

@@ -153,6 +153,18 @@ MPIRUN = Table(
     pairs=frozenset(("mca", "gmca", "pmca", "prtemca", "genv", "env")),
 )
 
+DDLRUN = Table(  # IBM WML CE 1.6.2, "Using the ddlrun tool"; what it does not know itself is mpirun's, through --mpiarg
+    {
+        **MPIRUN.valued,
+        **names("m:mode mode ddlarg ddloption mpiarg"),
+        **names("racks aisles", "nodes:rack-nodes"),  # of each aisle; in all; of each rack
+        "accelerators": "ppn",  # GPUs of a node, each with a rank
+    },
+    {**MPIRUN.flags, **names("no_ddloptions tcp")},
+    style="single",
+    pairs=MPIRUN.pairs,
+)
+
 TORCHRUN = Table(
     names(
         "nnodes nproc_per_node node_rank rdzv_id rdzv_backend rdzv_endpoint rdzv_conf master_addr "
