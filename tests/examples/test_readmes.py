@@ -32,6 +32,10 @@ from support.wheelpkg import host_subdir
 SLURM = "needs an allocation of several nodes: typed by "
 OF_LUMI = f"{SLURM}tests/examples/test_example_lumi_recipes.py"
 OF_HOROVOD = f"{SLURM}tests/horovod/test_horovod_long.py"
+OF_EXTENSIONS = (
+    "the stand-in of Python 3.8 is a newer Python, which does not search the lib/python3.8 of an extension: extensions "
+    "are made and loaded by tests/upkeep/test_extending_conda.py"
+)
 OF_JUPYTERLAB = "typed by tests/examples/test_example_jupyterlab.py"
 OF_RESNET = f"{SLURM}tests/launch/test_proof_losses.py"
 OF_POWERAI = "typed on four nodes, with a stand-in of IBM's image: tests/examples/test_example_powerai.py"
@@ -167,6 +171,10 @@ PAGES: dict[str, Page] = {
     ),
     "summit-open-ce": Page(
         channels(open_ce_channels),
+        {
+            "stackyard --site site.yaml extend": OF_EXTENSIONS,
+            "module use ~/.local/share/stackyard/modules && module load mine": OF_EXTENSIONS,
+        },
         ends={"stackyard --site site.yaml lint scripts/ddlrun.bash": 3},
         places=("/sw",),
     ),
