@@ -17,7 +17,8 @@ from stackyard.launch.run.causes import rules
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src" / "stackyard").rglob("*.py"))
 PAGES = sorted(
-    {*(ROOT / "docs").glob("*/*.md"), *ROOT.glob("*.md"), *ROOT.glob("examples/*/*.md")} - {*ROOT.glob("docs/design/*")}
+    {*(ROOT / "docs").glob("*/*.md"), *ROOT.glob("*.md"), *ROOT.glob("examples/**/*.md")}
+    - {*ROOT.glob("docs/design/*")}
 )
 """All but those about plans."""
 COMMAND = re.compile(r"stackyard(?= )((?: (?:[^\s`|;&()\"#]|\"[^\"]*\")+)+)")

@@ -132,6 +132,7 @@ def test_the_researchers_environment_is_understood_with_its_other_file() -> None
     assert names(understood) == ["pytorch", "conda-forge", "defaults"]
     assert [entry["line"] for entry in understood["pip"]] == [
         "mxnet-cu101mkl==1.6.*", "horovod==0.19.*", "jupyterlab-nvdashboard==0.2.*", "jupyter-tensorboard==0.2.*",
+        "jupyterlab_sql==0.3.*",
     ]  # fmt: skip
     assert understood["pip_options"]["no_binary"] == ["horovod"]
     assert [Path(file).name for file in understood["files"]] == ["environment.yml", "requirements-gpu.txt"]

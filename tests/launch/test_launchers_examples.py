@@ -21,6 +21,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SITES = sorted(path.parent.name for path in EXAMPLES.glob("*/site.yaml"))
 
 
+SEVERAL = {"pytorch": "h200"}
+"""The kind of node where a site has several with GPUs."""
+
+
 def site_of(name: str) -> Site:
     return load_site(EXAMPLES / name / "site.yaml")
 
@@ -45,7 +49,7 @@ def rendered(site: Site, name: str, intent: Intent, **changes: bool) -> str:
 def test_every_launcher(name: str) -> None:
     """One rank per GPU on two nodes (one where there is no scheduler), as `stackyard explain` compares launchers."""
     site = site_of(name)
-    intent = Intent(nodes=1 if default_name(site.scheduler) == "local" else 2)
+    intent = Intent(nodes=1 if default_name(site.scheduler) == "local" else 2, node_kind=SEVERAL.get(name, ""))
     layout = plan_layout(intent, pick_kind(site, intent))
     refuse(layout.findings)
     compare(name, f"launch-{intent.nodes}-nodes.txt", text_of(layout, site.scheduler, mpi=True))
@@ -56,7 +60,11 @@ def test_each_rank_with_its_own_gpus(name: str) -> None:
     site = site_of(name)
     launcher = default_name(site.scheduler)
     nodes = 1 if launcher == "local" else 2
-    compare(name, "launch-own-gpus.txt", rendered(site, launcher, Intent(nodes=nodes, gpu_visibility="own")))
+    compare(
+        name,
+        "launch-own-gpus.txt",
+        rendered(site, launcher, Intent(nodes=nodes, gpu_visibility="own", node_kind=SEVERAL.get(name, ""))),
+    )
 
 
 @pytest.mark.parametrize("nodes", [18, 144])

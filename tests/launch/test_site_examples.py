@@ -46,8 +46,8 @@ def usual(name: str, kind: str = "") -> Layout:
 
 def test_all_machines_are_there() -> None:
     assert {file.parent.name for file in FILES} == {
-        "frontier", "longhorn", "lumi", "perlmutter", "polaris", "slurm-cluster", "summit-containers", "summit-open-ce",
-        "workstation",
+        "frontier", "longhorn", "lumi", "perlmutter", "polaris", "pytorch", "slurm-cluster", "summit-containers",
+        "summit-open-ce", "workstation",
     }  # fmt: skip
 
 
@@ -78,6 +78,9 @@ MACHINES = {
     ("perlmutter", "gpu"): ["48-63", "32-47", "16-31", "0-15"],
     ("perlmutter", "cpu"): ["0-63", "64-127"],
     ("polaris", "compute"): ["24-31", "16-23", "8-15", "0-7"],
+    ("pytorch", "h200"): [f"{12 * rank}-{12 * rank + 11}" for rank in range(8)],
+    ("pytorch", "mi300x"): [f"{12 * rank}-{12 * rank + 11}" for rank in range(8)],
+    ("pytorch", "cpu"): ["0-95", "96-191"],
     ("longhorn", "ac922"): ["0-9", "10-19", "20-29", "30-39"],
     ("slurm-cluster", "gpu"): ["0-9", "10-19", "20-29", "30-39"],
     ("slurm-cluster", "cpu"): ["0-19", "20-39"],
@@ -118,6 +121,7 @@ def test_jobs_go_to_the_gpu_nodes(name: str, picked: str) -> None:
         ("frontier", "slurm", "srun"),
         ("perlmutter", "slurm", "srun"),
         ("polaris", "pbs", "pals"),
+        ("pytorch", "slurm", "srun"),
         ("slurm-cluster", "slurm", "srun"),
         ("workstation", "none", "local"),
     ],
