@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stackyard.core.late import dataclass
+from stackyard.host.files import at
 from stackyard.host.run.command import run
 from stackyard.images import links
+from stackyard.images.sif import file as sif
 from stackyard.yard import disk
 
 LIST_S = 600.0
@@ -17,11 +19,16 @@ LIST_S = 600.0
 
 @dataclass(frozen=True)
 class InventoryEntry:
-    """One entry: ``d``, ``l`` or ``-`` (other letters: special files), its mode, and a link's target."""
+    """One entry: ``d``, ``l`` or ``-`` (other letters: special files), its mode, and a link's target.
+
+    Attributes:
+        hides: whether it is a whiteout: what overlayfs takes for the removal of the entry in a lower partition.
+    """
 
     kind: str
     mode: str
     target: str = ""
+    hides: bool = False
 
     @property
     def is_program(self) -> bool:
@@ -76,24 +83,55 @@ class Inventory:
 
 
 def read(image: Path) -> Inventory:
-    """List an image.
+    """List an image: a SquashFS file, or a SIF file with its overlays over its system.
 
     Raises:
         CommandError: unsquashfs cannot read it.
         MissingError: unsquashfs is missing.
+        StackyardError: it is a damaged SIF file.
     """
-    words = ["unsquashfs", "-no-progress", "-lln", "-d", "", str(image)]
-    return Inventory(dict(_lines(run(words, timeout_s=LIST_S).stdout)))
+    entries: dict[str, InventoryEntry] = {}
+    for offset in _offsets(image):
+        entries = _joined(entries, layer(image, offset))
+    return Inventory(entries)
+
+
+def layer(image: Path, offset: int = 0) -> dict[str, InventoryEntry]:
+    """The entries of one SquashFS file system of an image file, with its whiteouts."""
+    words = ["unsquashfs", "-no-progress", *_at(offset), "-lln", "-d", "", str(image)]
+    return dict(_lines(run(words, timeout_s=LIST_S).stdout))
+
+
+def _at(offset: int) -> list[str]:
+    return ["-offset", str(offset)] if offset else []
+
+
+def _offsets(image: Path) -> list[int]:
+    with at.open_regular(image) as stream:
+        is_sif = sif.is_one(stream.read(sif.HEAD))
+    return [part.offset for part in sif.read(image).layers()] if is_sif else [0]
+
+
+def _joined(lower: dict[str, InventoryEntry], upper: dict[str, InventoryEntry]) -> dict[str, InventoryEntry]:
+    """What overlayfs shows: directories are joined, all else is replaced or hidden."""
+    gone = {path for path, entry in upper.items() if entry.kind != "d" and path in lower}
+    kept = {
+        path: entry for path, entry in lower.items() if not (gone and gone.intersection((path, *links.above(path))))
+    }
+    return kept | {path: entry for path, entry in upper.items() if not entry.hides}
 
 
 def _lines(text: str) -> Iterator[tuple[str, InventoryEntry]]:
     """Parse lines of ``unsquashfs -lln``: mode, owner, size (or device), date, time, path. Other lines are skipped."""
     for line in text.splitlines():
         row = line.split(maxsplit=5)
+        if len(row) == 6 and row[2].endswith(","):  # a device: MAJOR, MINOR
+            row = [*row[:2], row[2] + row[3], row[4], *row[5].split(maxsplit=1)]
         if len(row) != 6 or len(row[0]) != 10 or not row[5].startswith("/"):
             continue
         path, _, target = row[5].partition(" -> ") if row[0][0] == "l" else (row[5], "", "")
-        yield posixpath.normpath(path), InventoryEntry(row[0][0], row[0][1:], target)
+        hides = row[0][0] == "c" and row[2] == "0,0"
+        yield posixpath.normpath(path), InventoryEntry(row[0][0], row[0][1:], target, hides)
 
 
 def text(image: Path, path: str, work: Path) -> str:
@@ -103,9 +141,11 @@ def text(image: Path, path: str, work: Path) -> str:
         path: its real path.
         work: a directory to unpack it in.
     """
-    place = work / "text"
-    disk.remove_tree(place)
-    words = ["unsquashfs", "-no-progress", "-no-xattrs", "-d", str(place), str(image), glob.escape(path.lstrip("/"))]
-    run(words, timeout_s=LIST_S, check=False)
-    file = place / path.lstrip("/")
-    return file.read_text(encoding="utf-8", errors="replace") if disk.is_file(file) else ""
+    place, name = work / "text", path.lstrip("/")
+    for offset in reversed(_offsets(image)):
+        disk.remove_tree(place)
+        words = ["unsquashfs", "-no-progress", "-no-xattrs", *_at(offset), "-d", str(place), str(image), glob.escape(name)]
+        run(words, timeout_s=LIST_S, check=False)
+        if disk.is_file(place / name):
+            return (place / name).read_text(encoding="utf-8", errors="replace")
+    return ""

@@ -38,5 +38,10 @@ def end(path: str, target: Callable[[str], str | None]) -> str:
     return next(reversed(way(path, target)), "")
 
 
+def above(path: str) -> list[str]:
+    """The directories above a path, without the root."""
+    return [path[:place] for place in range(1, len(path)) if path[place] == "/"]
+
+
 def _steps(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]

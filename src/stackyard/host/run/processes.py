@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -15,6 +16,8 @@ from stackyard.host.run.identity import account_name
 _LINKS = ("exe", "cwd", "root")
 _TEXTS = ("maps", "environ")
 _MOST_BYTES = 1 << 26
+_KEEPER = b"stackyard-image\n"
+"""The name that it gives itself: images/squashfs/launcher/layers.c."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ def _users(pid: int, pids: Iterable[int]) -> list[int]:
     """The process itself; of a server of an image instead the commands that run where it is mounted."""
     if not _is_server(pid):
         return [pid]
-    space, commands = _target(Path("/proc", str(pid), "ns/mnt")), []
+    keeper, commands = _keeper(pid), []
+    space = _target(Path("/proc", str(keeper or pid), "ns/mnt"))
     for other in pids:
         try:
             if _target(Path("/proc", str(other), "ns/mnt")) == space and not _is_server(other):
@@ -74,9 +78,22 @@ def _users(pid: int, pids: Iterable[int]) -> list[int]:
 
 def _is_server(pid: int) -> bool:
     """Whether it serves the image of a revision, as the launcher of an image starts it: ``... IMAGE PREFIX``."""
+    if _keeper(pid):
+        return True
     words = Path("/proc", str(pid), "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     program = os.path.basename(_target(Path("/proc", str(pid), "exe")))  # noqa: PTH119 - bytes
     return program == b"squashfuse_ll" and len(words) > 2 and words[-2].endswith(b".sqsh")  # a staged copy, too
+
+
+def _keeper(pid: int) -> int:
+    """The process that keeps the container of an image of several partitions, if this is that or one of its servers."""
+    parent = int(Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()[1])
+    for process in (pid, parent):
+        place = Path("/proc", str(process))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if (place / "comm").read_bytes() == _KEEPER and os.path.basename(_target(place / "exe")) == b"launch":  # noqa: PTH119
+                return process
+    return 0
 
 
 def _names(pid: int) -> Iterator[bytes]:

@@ -28,6 +28,8 @@ PARTS = {1: "system", SYSTEM: "primary system", DATA: "data", OVERLAY: "overlay"
 INSPECT = "inspect-metadata.json"
 """The name of the descriptor that `apptainer inspect` reads."""
 
+HEAD = 128
+"""The bytes by which a SIF file is known."""
 _LAUNCH, _MAGIC, _VERSION = b"#!/usr/bin/env run-singularity\n", b"SIF_MAGIC", b"01"
 _HEADER = struct.Struct("<32s10s3s3s16sqqqqqqqq")
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
@@ -77,6 +79,10 @@ class Sif:
     def partitions(self, part: int) -> list[Part]:
         """The partitions of this kind."""
         return [partition for partition in self.parts if (partition.kind, partition.part) == (PARTITION, part)]
+
+    def layers(self) -> list[Part]:
+        """The partitions that a container joins, the lowest first: the system, and its overlays."""
+        return [*self.partitions(SYSTEM)[:1], *self.partitions(OVERLAY)]
 
     def labels(self) -> dict[str, str]:
         """The labels that `apptainer inspect` shows; empty if the file has none."""

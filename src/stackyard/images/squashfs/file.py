@@ -20,6 +20,7 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.images import room
+from stackyard.images.sif import file as sif
 from stackyard.yard import disk
 
 _SUPERBLOCK = struct.Struct("<IIIIIHHHHHHQQ")
@@ -43,7 +44,10 @@ APPEND = (
 
 @dataclass(frozen=True)
 class Superblock:
-    """The superblock of a SquashFS file: compressor, block size, number of entries (inodes), bytes in use."""
+    """The superblock of a SquashFS file: compressor, block size, number of entries (inodes), bytes in use.
+
+    Of a SIF file: those of its system partition, the entries of all that are joined over it, and the bytes of the file.
+    """
 
     compressor: str
     block: int
@@ -52,10 +56,10 @@ class Superblock:
 
 
 def superblock(file: Path) -> Superblock:
-    """Read the superblock of a SquashFS file.
+    """Read the superblock of a SquashFS file, or of a SIF file that was wrapped.
 
     Raises:
-        StackyardError: it cannot be read, is not a SquashFS file, or ends before its last block.
+        StackyardError: it cannot be read, is of another format, or ends before its last block.
     """
     try:
         with at.open_regular(file) as stream:
@@ -68,13 +72,29 @@ def superblock(file: Path) -> Superblock:
         elif isinstance(error, PermissionError):
             hint = "ask its owner for read permission"
         raise StackyardError(f"cannot read {file}: {cause(error)}", hint=hint) from error
-    if len(data) < _SUPERBLOCK.size or int.from_bytes(data[:4], "little") != _MAGIC:
+    if sif.is_one(data):
+        return _of_layers(file)
+    if not is_squashfs(data):
         raise StackyardError(f"{file} is not a SquashFS image", hint="it may be truncated or of another format")
     _, inodes, _, block, _, kind, _, _, _, _, _, _, size = _SUPERBLOCK.unpack(data)
     if present < size:
         raise StackyardError(f"{file} is truncated: {present} of {size} bytes",
                              hint="restore it from a copy, or build it again")  # fmt: skip
     return Superblock(_COMPRESSORS.get(kind, str(kind)), block, inodes, size)
+
+
+def is_squashfs(head: bytes) -> bool:
+    """Whether data with this beginning are a SquashFS file system."""
+    return len(head) >= _SUPERBLOCK.size and int.from_bytes(head[:4], "little") == _MAGIC
+
+
+def _of_layers(file: Path) -> Superblock:
+    image = sif.read(file)
+    blocks = [_SUPERBLOCK.unpack(image.read(part, _SUPERBLOCK.size)) for part in image.layers()]
+    if not blocks:
+        raise StackyardError(f"{file} has no system partition", hint="restore it from a copy, or build it again")
+    kinds = _COMPRESSORS.get(blocks[0][5], str(blocks[0][5]))
+    return Superblock(kinds, blocks[0][3], sum(block[1] for block in blocks), file.stat().st_size)
 
 
 @dataclass(frozen=True)

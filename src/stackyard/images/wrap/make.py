@@ -106,6 +106,7 @@ def _wrapped(
         },
         disk=replace(disk.measure([paths.image.stat(), paths.launcher.stat()]), link_mode="image"),
         files_sha256=files,
+        notices=(*result.notices, *taken.notices),
     )  # fmt: skip
 
 
@@ -198,6 +199,8 @@ def _settings(
         f"mode {request.mode}",
         f"probe {listed.real(program)}",
         f"holds {':'.join(listed.directories_with_files)}",
+        *([f"bytes {taken.packed.size}"] if taken.layers else []),
+        *(f"layer {offset}" for offset in taken.layers),
     ]
     if environ.get("PATH"):
         lines.append(f"path {environ['PATH']}")

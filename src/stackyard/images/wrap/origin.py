@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,13 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.host.files.hashing import sha256_file, sha256_once
 from stackyard.host.machine.platforms import this_platform
 from stackyard.host.run.command import run
+from stackyard.images import inventory
 from stackyard.images.bases import sources, store
 from stackyard.images.bases.model import ARCHITECTURES, Defaults
 from stackyard.images.bases.sources import Source, source_of
 from stackyard.images.sif import file as sif
 from stackyard.images.squashfs import file as squashfs
+from stackyard.images.wrap import layers
 from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
     from stackyard.inputs.models import Wrap
 
 _BLOCK = 4 << 20
+_MOST_HEAD = 4096
+_NOT_ALL = 2
+"""The exit status of unsquashfs where it could not make an entry, as a device without the rights of root."""
+_NOT_PACKED = squashfs.PackedTree("", 0, 0, "")
 UNPACK_S = 4 * 3600.0
 NAME = "wrapped"
 """What the image is called in the scratch yard through which it is unpacked."""
@@ -34,13 +41,20 @@ NAME = "wrapped"
 
 @dataclass(frozen=True)
 class CopiedImage:
-    """An image that was copied into a revision: `source` and `digest` identify it."""
+    """An image that was copied into a revision: `source` and `digest` identify it.
+
+    Attributes:
+        layers: the offsets of its partitions, the lowest first; empty: it is one SquashFS file.
+        notices: sentences for the user.
+    """
 
     source: str
     digest: str
     packed: squashfs.PackedTree
     defaults: Defaults
     labels: Mapping[str, str]
+    layers: tuple[int, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 def digest_of(wrap: Wrap, workspace: Workspace, directory: Path) -> str:
@@ -82,7 +96,7 @@ def _source(text: str, directory: Path) -> Source | None:
 
 
 def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: Path) -> CopiedImage:
-    """Copy an image to `target`, as one SquashFS file.
+    """Copy an image to `target`: as one SquashFS file, or as the SIF file that it is, if that has overlays.
 
     Args:
         work: a directory on the same file system, which is removed afterwards.
@@ -112,46 +126,94 @@ def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: 
 
 
 def _of_sif(file: Path, digest: str, target: Path, work: Path) -> CopiedImage:
-    """Copy its system partition, which is a SquashFS file; with an overlay, merge both into one tree."""
+    """Copy its system partition, which is a SquashFS file; with overlays all of the file, whose partitions are mounted.
+
+    Where they cannot be joined, they are unpacked and packed as one tree.
+    """
     image = sif.read(file)
     part = image.partition(sif.SYSTEM)
     if part is None:
         raise InputError(f"{file} has no system partition", hint="it holds data only: nothing to run in")
     _require_platform(str(file), ARCHITECTURES.get(part.architecture, part.architecture))
-    if f"sha256:{sha256_file(file)}" != digest:
-        raise StackyardError(f"wrong digest: {file} is not {digest}", hint="correct `digest:`, or get that image")
-    overlays = image.partitions(sif.OVERLAY)
-    if overlays:
-        packed = _united(file, [part, *overlays], target, work)
-    else:
-        _copy(file, part, target)
+    parts = image.layers()
+    if other := next((each for each in parts if not squashfs.is_squashfs(image.read(each, _MOST_HEAD))), None):
+        raise InputError(f"cannot wrap {file}: its {other.title} is not SquashFS", hint="convert it to SquashFS")
+    taken = CopiedImage(f"sif:{file}", digest, _NOT_PACKED, Defaults(), image.labels())
+    why = layers.lacking() if parts[1:] else ""
+    if why:
+        _require_digest(file, sha256_file(file), digest)
+        text = f"{file} has overlays, which were unpacked and packed as one image: {why}"
+        return replace(taken, packed=_united(file, parts, target, work), notices=(text,))
+    if parts[1:]:
+        sha256 = _copy(file, 0, file.stat().st_size, target)
+        _require_digest(file, sha256, digest)
         entries = squashfs.superblock(target).entries
-        packed = squashfs.PackedTree(sha256_file(target), part.size, entries, "the SIF file's builder")
-    return CopiedImage(f"sif:{file}", digest, packed, Defaults(), image.labels())
+        packed = squashfs.PackedTree(sha256, target.stat().st_size, entries, "the SIF file's builder")
+        return replace(taken, packed=packed, layers=tuple(each.offset for each in parts))
+    _require_digest(file, sha256_file(file), digest)
+    sha256 = _copy(file, part.offset, part.size, target)
+    entries = squashfs.superblock(target).entries
+    return replace(taken, packed=squashfs.PackedTree(sha256, part.size, entries, "the SIF file's builder"))
 
 
-def _copy(file: Path, part: sif.Part, target: Path) -> None:
+def _require_digest(file: Path, sha256: str, digest: str) -> None:
+    if f"sha256:{sha256}" != digest:
+        raise StackyardError(f"wrong digest: {file} is not {digest}", hint="correct `digest:`, or get that image")
+
+
+def _copy(file: Path, offset: int, size: int, target: Path) -> str:
+    """Copy bytes of a file; returns their sha256."""
+    digest = hashlib.sha256()
     with file.open("rb") as source, target.open("wb") as copy:
-        source.seek(part.offset)
-        left = part.size
+        source.seek(offset)
+        left = size
         while left and (block := source.read(min(_BLOCK, left))):
+            digest.update(block)
             copy.write(block)
             left -= len(block)
         copy.flush()
         os.fsync(copy.fileno())
+    return digest.hexdigest()
 
 
 def _united(file: Path, parts: Sequence[sif.Part], target: Path, work: Path) -> squashfs.PackedTree:
     """Merge the partitions, later ones over earlier ones. Each is unpacked separately: no link leads into another."""
     trees = [work / f"partition-{number}" for number in range(len(parts))]
     for part, tree in zip(parts, trees, strict=True):
+        gone = [path for path, entry in inventory.layer(file, part.offset).items() if entry.hides]
         words = ["unsquashfs", "-no-progress", "-no-xattrs", "-offset", str(part.offset), "-dest", str(tree), str(file)]
-        run(words, timeout_s=UNPACK_S)
-    for tree in trees[1:]:
-        _lay(tree, trees[0])
+        done = run(words, timeout_s=UNPACK_S, check=not gone)
+        if done.returncode not in (0, *([_NOT_ALL] * bool(gone))):
+            raise StackyardError(f"cannot unpack {file}: unsquashfs failed", detail=done.output)
+        if tree != trees[0]:
+            _lay(tree, trees[0])
+            _hide(trees[0], gone)
     for name, _ in list(squashfs.special(trees[0])):
         _without_rights(trees[0] / name)
     return squashfs.pack(trees[0], target, as_it_is=True)
+
+
+def _hide(tree: Path, gone: Sequence[str]) -> None:
+    """Remove what the whiteouts of a merged tree name, and the whiteouts, which only root can unpack."""
+    for path in gone:
+        *above, name = path.strip("/").split("/")
+        directory = tree
+        for step in above:
+            directory /= step
+            if not _is_directory(directory):
+                break
+        else:
+            _remove(directory, name)
+
+
+def _remove(directory: Path, name: str) -> None:
+    place, mode = directory / name, stat.S_IMODE(directory.lstat().st_mode)
+    directory.chmod(mode | stat.S_IRWXU)
+    if _is_directory(place):
+        disk.delete_tree(place)
+    else:
+        place.unlink(missing_ok=True)
+    directory.chmod(mode)
 
 
 def _without_rights(path: Path) -> None:

@@ -85,12 +85,12 @@ sy_image_of() {
   [ "${STACKYARD_STAGED_IMAGE-}" = "$1" ] && sy_is_whole "$sy_image" || sy_image=$1/image.sqsh
 }
 
-# The file system server: squashfuse's, or the one that Apptainer or Singularity has brought.
+# sy_server_program NAME: a file system server (squashfuse_ll), or the one that Apptainer or Singularity has brought.
 sy_server_program() {
-  sy_find squashfuse_ll && return
+  sy_find "$1" && return
   for sy_name in apptainer singularity; do
     sy_runtime=$(sy_find "$sy_name") || continue
-    sy_found=$("$sy_runtime" buildcfg LIBEXECDIR 2>/dev/null)/$sy_name/bin/squashfuse_ll
+    sy_found=$("$sy_runtime" buildcfg LIBEXECDIR 2>/dev/null)/$sy_name/bin/$1
     [ -x "$sy_found" ] && echo "$sy_found" && return
   done
   return 1

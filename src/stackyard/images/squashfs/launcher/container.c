@@ -10,6 +10,8 @@
  *   venv TREE<tab>FILE<tab>PATH (the settings of a virtual environment of the image: FILE has those but for `home`,
  *                                which is TREE/bin; both are below the prefix)
  *
+ * An image of several partitions has more of them (layers.c).
+ *
  * Everything is done by the rights that a user has in a user namespace of the own; the user's number stays.
  *   python PATH<tab>REAL (the interpreter of one, which this program replaces by itself)
  */
@@ -194,6 +196,22 @@ static const char *own_path(const char *path, char **argv) {
   return own;
 }
 
+#include "layers.c"
+
+/* Make the container of an image that is one SquashFS file: its server is in there too. */
+static void make_container(int note, const char *folder, const char *log) {
+  char path[PATH_MAX];
+  if (make_namespace()) not_mounted(strerror(errno), log);
+  join_path(path, root, "prefix/.inside");
+  if ((links = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) stop("open", path);
+  if ((serving = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
+  mount_others(note, log);
+  join_path(path, root, "prefix");
+  enter_container(folder, path);
+  add_to_note(note, 0, serving);
+  serving = 0;
+}
+
 static void mount_here(char **argv, const char *asked_for) {
   char folder[PATH_MAX], path[PATH_MAX], log[PATH_MAX], *cwd = get_current_dir_name();
   struct stat before;
@@ -207,17 +225,13 @@ static void mount_here(char **argv, const char *asked_for) {
     if ((ftruncate(note, 0) || unlink(log)) && errno != ENOENT) fail(4, NULL, "%s: %s", path, strerror(errno));
     if (getenv("STACKYARD_CONTAINER")) fail(4, "start it outside, or put both into one image", NESTED, getenv("STACKYARD_CONTAINER"));
     const char *why = lacking();
+    if (!why && is_layered()) why = lacking_overlay(folder);
     if (why && damage_of(root)) not_mounted(why, log);
     if (why) by_apptainer(folder, log, why, argv, asked_for);
-    if (make_namespace()) not_mounted(strerror(errno), log);
-    join_path(path, root, "prefix/.inside");
-    if ((links = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) stop("open", path);
-    if ((serving = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
-    mount_others(note, log);
-    enter_container(folder);
-    add_to_note(note, serving);
-    serving = 0;
+    if (is_layered()) start_keeper(argv, note, path, folder, log);
+    else make_container(note, folder, log);
   }
+  if (is_layered()) futimens(note, NULL);
   close(note);
   return_to(cwd, &before);
   set_environment();

@@ -174,12 +174,16 @@ static void open_folder(char *folder) {
 
 #ifdef CONTAINER /* container.c, for a wrapped image: it needs more than its mount */
 static unsigned long long mixed(unsigned long long key, const char *text);
+static unsigned long long needed_bytes(void);
+static int keep_other(const char *revision, int server);
 static int is_alive(int pid);
 static void arrive(const char *cwd);
 static const char *own_path(const char *path, char **argv);
 static void become(const char *own, const char *path, char **argv);
 #define APPTAINER_WAY "sy_container"
 #else
+#define needed_bytes() 0ull
+#define keep_other(revision, server) 0
 #define is_alive(pid) 1
 #define own_path(path, argv) path
 #define become(own, path, argv)
@@ -248,7 +252,8 @@ static void require_running(int pid) {
        "an image of this job step cannot be read: its file system server (squashfuse_ll, process %d) is stopped", pid);
 }
 
-/* Join the namespace of a living server among those in the note. */
+/* Join the namespace of a living server among those in the note. Of a line that begins with `+` the process is in the
+ * namespace and no server; with `=` it is a server beside it, without which the namespace is of no use. */
 static int join_note(int note) {
   char text[TEXT], *line, *rest = text;
   int pid, count = 0, pids[SERVERS];
@@ -257,9 +262,12 @@ static int join_note(int note) {
   if (size <= 0) return 0;
   text[size] = 0;
   while ((line = strsep(&rest, "\n")) && count < SERVERS) {
-    if (sscanf(line, "%d %llu", &pid, &start) != 2 || !start || started(pid) != start) continue;
-    require_running(pid);
-    pids[count++] = pid;
+    char kind = *line == '+' || *line == '=' ? *line++ : 0;
+    if (sscanf(line, "%d %llu", &pid, &start) != 2 || !start) continue;
+    int lives = started(pid) == start;
+    if (kind == '=' && !lives) return 0;
+    if (lives && kind != '+') require_running(pid);
+    if (lives && kind != '=') pids[count++] = pid;
   }
   for (int i = 0; i < count; i++)
     if (is_alive(pids[i]) && enter(pids[i])) return 1;
@@ -284,14 +292,18 @@ static int make_namespace(void) {
   return put("/proc/self/uid_map", user) || put("/proc/self/gid_map", group) ? -1 : 0;
 }
 
-/* Find the program of the file system server. */
-static int find_server(void) {
+/* Find a program of a file system. */
+static int find_program(const char *name, char *to) {
   char text[sizeof apptainer_sh + NAME];
-  if (*program) return 1;
-  snprintf(text, sizeof text, "%s\nsy_server_program", apptainer_sh);
+  if (*to) return 1;
+  snprintf(text, sizeof text, "%s\nsy_server_program %s", apptainer_sh, name);
   FILE *out = popen(text, "re");
-  if (out && fgets(program, sizeof program, out)) program[strcspn(program, "\n")] = 0;
-  return out && !pclose(out) && *program;
+  if (out && fgets(to, PATH_MAX, out)) to[strcspn(to, "\n")] = 0;
+  return out && !pclose(out) && *to;
+}
+
+static int find_server(void) {
+  return find_program("squashfuse_ll", program);
 }
 
 /* Why no namespace with a server in it can be made here; NULL: one can. Tried in a child: nobody comes back from one. */
@@ -327,8 +339,9 @@ static const char *idle_s(void) {
   return idle;
 }
 
-static void serve(const char *image, const char *prefix, const char *log, const char *idle) {
-  char options[NAME];
+/* Become the file system server of an image; without one fuse-overlayfs, with what it joins in the options. */
+static void serve(const char *image, const char *prefix, const char *log, const char *more) {
+  char options[NAME * 2];
   int nothing = open("/dev/null", O_RDWR), said = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
   keep_rights();
   setsid();
@@ -339,12 +352,13 @@ static void serve(const char *image, const char *prefix, const char *log, const 
   if (space >= 0) fcntl(3, F_SETFD, 0);
   if (syscall(SYS_close_range, space >= 0 ? 4 : 3, ~0U, 0))
     for (int i = space >= 0 ? 4 : 3; i < 4096; i++) close(i);
-  if (chdir("/")) _exit(127);
-  snprintf(options, sizeof options, "ro,nosuid,nodev,timeout=%s", idle);
+  if (image && chdir("/")) _exit(127);
+  snprintf(options, sizeof options, "ro,nosuid,nodev%s", more);
   unsetenv("LD_PRELOAD");
   unsetenv("LD_LIBRARY_PATH");
-  execl(program, "squashfuse_ll", "-f", "-o", options, image, prefix, NULL);
-  dprintf(2, "squashfuse_ll: %s\n", strerror(errno));
+  if (image) execl(program, "squashfuse_ll", "-f", "-o", options, image, prefix, NULL);
+  else execl(program, "fuse-overlayfs", "-f", "-o", options, prefix, NULL);
+  dprintf(2, "%s: %s\n", program, strerror(errno));
   _exit(127);
 }
 
@@ -359,8 +373,10 @@ static const char *damage(const char *image) {
   ssize_t got = pread(file, first, sizeof first, 0);
   close(file);
   if (got < 0) return strerror(errno);
-  if (got < (ssize_t)sizeof first || memcmp(first, "hsqs", 4)) return "not a SquashFS image";
-  for (int i = 7; i >= 0; i--) size = size << 8 | first[40 + i];
+  if (got == (ssize_t)sizeof first && !memcmp(first + 32, "SIF_MAGIC", 9)) size = needed_bytes();
+  else if (got == (ssize_t)sizeof first && !memcmp(first, "hsqs", 4))
+    for (int i = 7; i >= 0; i--) size = size << 8 | first[40 + i];
+  if (!size) return "not a SquashFS image";
   return known && (unsigned long long)found.st_size < size ? "it is truncated" : NULL;
 }
 
@@ -394,14 +410,14 @@ static int is_denied(void) {
  * a shared file system is not asked for it twice. Of a truncated one the tables at its end are missing, so either its
  * server ends, or looking up a name fails. */
 static int mount_image(const char *revision, const char *log) {
-  char image[PATH_MAX], prefix[PATH_MAX];
+  char image[PATH_MAX], prefix[PATH_MAX], options[NAME];
   image_of(image, revision);
   join_path(prefix, revision, "prefix");
-  const char *idle = idle_s();
+  snprintf(options, sizeof options, ",timeout=%s", idle_s());
   if (!find_server()) return -1;
   int server = fork();
   if (server < 0) fail(4, of_limits(errno), "cannot start %s: %s", program, strerror(errno));
-  if (server == 0) serve(image, prefix, log, idle);
+  if (server == 0) serve(image, prefix, log, options);
   for (double until = now() + LIMIT_S; server > 0 && now() < until; pause_ms(1)) {
     if (!is_stub(revision)) {
       if (errno == ENOENT) return server;
@@ -414,10 +430,11 @@ static int mount_image(const char *revision, const char *log) {
   return -1;
 }
 
-/* Note a server, so that others join its namespace. */
-static void add_to_note(int note, int server) {
-  char line[NAME];
-  int size = snprintf(line, sizeof line, "%d %llu\n", server, started(server));
+/* Note a server, so that others join its namespace. `kind`: as in `join_note`, or 0. */
+static void add_to_note(int note, char kind, int server) {
+  char line[NAME] = {kind};
+  int size = !!kind;
+  size += snprintf(line + size, sizeof line - size, "%d %llu\n", server, started(server));
   void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is then an error like others */
   errno = ENOSPC; /* of a part of a line nothing is said */
   int done = lseek(note, 0, SEEK_END) >= 0 && write(note, line, size) == size;
@@ -459,7 +476,7 @@ static void mount_others(int note, const char *log) {
     clear_dead(revision);
     if (!is_stub(revision)) continue;
     int server = mount_image(revision, log);
-    if (server > 0) add_to_note(note, server);
+    if (server > 0 && !keep_other(revision, server)) add_to_note(note, 0, server);
   }
   free(list);
 }
@@ -540,7 +557,7 @@ static void mount_here(char **argv, const char *asked_for) {
   if (joined) clear_dead(root);
   if (is_stub(root)) {
     if ((server = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
-    add_to_note(note, server);
+    add_to_note(note, 0, server);
   }
   if (!alone) mount_others(note, log);
   close(note);

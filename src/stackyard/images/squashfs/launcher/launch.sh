@@ -184,7 +184,7 @@ elif sy_is_stub "$sy_root"; then
   fi
   rm -f -- "$sy_note.log"
   sy_why=
-  sy_program=$(sy_server_program) || sy_why='squashfuse_ll not found'
+  sy_program=$(sy_server_program squashfuse_ll) || sy_why='squashfuse_ll not found'
   [ -n "$sy_why" ] || [ -c /dev/fuse ] || sy_why='/dev/fuse not found'
   [ -n "$sy_why" ] || (exec 7<> /dev/fuse) 2>/dev/null || sy_why='/dev/fuse cannot be opened'
   [ -n "$sy_why" ] || LC_ALL=C unshare --user --mount --map-current-user true 2>> "$sy_note.log" || {

@@ -329,10 +329,9 @@ static void own_folder(const char *path) {
   our_layer(path, 0);
 }
 
-/* Make the new root in `place`, a directory of the host that is hidden by it, and move there. */
-static void enter_container(const char *place) {
-  char image[PATH_MAX], *home = getenv("HOME");
-  join_path(image, root, "prefix");
+/* Make the new root of a mounted image in `place`, a directory of the host that is hidden by it, and move there. */
+static void enter_container(const char *place, const char *image) {
+  char *home = getenv("HOME");
   int source = open(image, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (source < 0) stop("open", image);
   will_bind_all(image);
