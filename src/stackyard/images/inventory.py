@@ -144,7 +144,16 @@ def text(image: Path, path: str, work: Path) -> str:
     place, name = work / "text", path.lstrip("/")
     for offset in reversed(_offsets(image)):
         disk.remove_tree(place)
-        words = ["unsquashfs", "-no-progress", "-no-xattrs", *_at(offset), "-d", str(place), str(image), glob.escape(name)]
+        words = [
+            "unsquashfs",
+            "-no-progress",
+            "-no-xattrs",
+            *_at(offset),
+            "-d",
+            str(place),
+            str(image),
+            glob.escape(name),
+        ]
         run(words, timeout_s=LIST_S, check=False)
         if disk.is_file(place / name):
             return (place / name).read_text(encoding="utf-8", errors="replace")
