@@ -114,11 +114,12 @@ def _offsets(image: Path) -> list[int]:
 
 def _joined(lower: dict[str, InventoryEntry], upper: dict[str, InventoryEntry]) -> dict[str, InventoryEntry]:
     """What overlayfs shows: directories are joined, all else is replaced or hidden."""
-    gone = {path for path, entry in upper.items() if entry.kind != "d" and path in lower}
-    kept = {
-        path: entry for path, entry in lower.items() if not (gone and gone.intersection((path, *links.above(path))))
-    }
-    return kept | {path: entry for path, entry in upper.items() if not entry.hides}
+    replaced = {path for path, entry in upper.items() if entry.kind != "d" and path in lower}
+    trees = {path for path in replaced if lower[path].kind == "d"}
+    if trees:
+        lower = {path: entry for path, entry in lower.items() if trees.isdisjoint(links.above(path))}
+    joined = lower | upper
+    return {path: entry for path, entry in joined.items() if not entry.hides}
 
 
 def _lines(text: str) -> Iterator[tuple[str, InventoryEntry]]:
