@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,10 +17,12 @@ import pytest
 from image_bed import Revision, confined, make
 
 from stackyard.core.errors import StackyardError
+from stackyard.images.squashfs import file as squashfs
+from stackyard.images.squashfs import within
 from stackyard.images.squashfs.enter import run_module_within, run_within
 from stackyard.yard.kinds.payload import Image
 from support import programs
-from support.processes import wait_for
+from support.processes import image_servers, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -116,19 +120,72 @@ def test_a_disk_of_the_node_that_is_full_is_named(demo: Revision) -> None:
     wait_for(lambda: not demo.servers())
 
 
-@pytest.mark.parametrize("end", ["cat PREFIX/share/data", "kill -BUS $$"])
-def test_it_is_said_that_the_server_was_killed_under_a_command(
-    demo: Revision, monkeypatch: pytest.MonkeyPatch, end: str
+def test_a_program_of_ours_whose_server_was_killed_is_run_again(
+    demo: Revision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Once: where its end is the same then, it is said what has ended."""
     for name, value in demo.env().items():
         monkeypatch.setenv(name, value)
     demo.run(demo.command("pick"))
     (server,), prefix = demo.servers(), demo.paths.prefix
-    killed = f"kill -9 {server}; while [ -e /proc/{server}/exe ]; do sleep 0.05; done"
-    words = ["sh", "-c", f"{killed}; {end.replace('PREFIX', str(prefix))}"]
+    killed = f"kill -9 {server} && while [ -e /proc/{server}/exe ]; do sleep 0.05; done"
+    words = ["sh", "-c", f"{killed}; cat {prefix}/share/data"]
+    assert run_within(Image(prefix), words, timeout_s=240).stdout == "data\n"
     with pytest.raises(StackyardError, match=rf"image mounted on {prefix} could no longer be read: .* ended$"):
-        run_within(Image(prefix), words, timeout_s=240)
-    assert run_within(Image(prefix), ["cat", str(prefix / "share/data")], timeout_s=240).stdout == "data\n"
+        run_within(Image(prefix), ["sh", "-c", "kill -BUS $$"], timeout_s=240)
+    (server,) = demo.servers()
+    monkeypatch.setenv("DATA", f"{prefix}/share/data")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    assert within.call(Image(prefix), kill_once, server, "reading") == "data\n"
+    with pytest.raises(StackyardError, match=r"could no longer be read: its server \(squashfuse_ll\) ended$"):
+        within.call(Image(prefix), kill_all, prefix, "reading")
+    assert demo.run(demo.command("pick")).stdout == "data\n"
+
+
+def kill_once(server: int) -> str:
+    """Read a file after the end of the first server: an error of the file system, which counts as no result."""
+    data = Path(os.environ["DATA"])
+    if server in image_servers(data.parents[2] / "image.sqsh"):
+        os.kill(server, signal.SIGKILL)
+        wait_for(lambda: within.is_lost(data.parent))
+    try:
+        return data.read_text()
+    except OSError as error:
+        raise StackyardError(str(error)) from error
+
+
+def kill_all(prefix: Path) -> None:
+    """End the server of this namespace, whichever it is."""
+    for server in image_servers(prefix.parent / "image.sqsh"):
+        os.kill(server, signal.SIGKILL)
+    wait_for(lambda: within.is_lost(prefix))
+
+
+def spaces(*, without: int) -> Iterator[Path]:
+    """The mount namespaces of all processes but one."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.name != str(without):
+                yield (process / "ns/mnt").readlink()
+
+
+def test_a_server_that_is_killed_before_the_command_starts_is_replaced(tmp_path: Path) -> None:
+    """Between joining its namespace and the start of the command, which strace holds for three seconds."""
+    programs.need("strace", "mksquashfs", "squashfuse")
+    demo = make(tmp_path)
+    demo.run(demo.command("pick"))
+    (server,) = demo.servers()
+    space = Path(f"/proc/{server}/ns/mnt").readlink()
+    words = ["strace", "-o", "/dev/null", "-e", "inject=execve:delay_enter=3000000", demo.command("pick")]
+    try:
+        with subprocess.Popen(words, env=demo.env(), stdout=subprocess.PIPE, text=True) as held:
+            wait_for(lambda: space in spaces(without=server))
+            os.kill(server, signal.SIGKILL)
+            assert held.communicate(timeout=240)[0] == "data\n"
+        assert len(demo.servers()) == 1, "which the next command joins"
+        assert demo.run(demo.command("pick")).stdout == "data\n" and len(demo.servers()) == 1
+    finally:
+        demo.end()
 
 
 def test_a_note_with_the_number_of_another_process_is_not_believed(demo: Revision) -> None:
@@ -220,22 +277,86 @@ def test_where_root_has_mounted_it_the_launcher_is_not_run(demo: Revision) -> No
     assert not demo.servers()
 
 
-def test_a_mount_whose_server_was_killed_is_named(demo: Revision) -> None:
-    """It hides the stubs, and a command of the host's is not taken in place of the image's."""
+def dead_mount(demo: Revision, options: str = "ro") -> str:
+    """A piece of shell that leaves the mount of a server that was killed."""
     prefix = demo.paths.prefix
-    set_up = f"squashfuse_ll -f -o ro {demo.paths.image} {prefix} & server=$!\n"
-    set_up += f"while [ -e {prefix}/.stub ]; do sleep 0.05; done; kill -9 $server; wait $server || true"
-    done = demo.run(*confined(set_up, str(demo.paths.launcher), "echo", "of the host"), expect=4)
-    assert f"cannot read {prefix}: the server of its mount has ended" in done.stderr
+    set_up = f"squashfuse_ll -f -o {options} {demo.paths.image} {prefix} & server=$!\n"
+    return set_up + f"while [ -e {prefix}/.stub ]; do sleep 0.05; done; kill -9 $server; wait $server || true"
+
+
+def test_a_mount_whose_server_was_killed_is_taken_away(demo: Revision) -> None:
+    """It hides the stubs; root, and the user whose mount it is, can unmount it."""
+    done = demo.run(*confined(dead_mount(demo), str(demo.paths.launcher), "cat", f"{demo.paths.prefix}/share/data"))
+    assert (done.stdout, done.stderr) == ("data\n", "Killed\n"), "as the shell says of the server"
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_a_dead_mount_of_another_account_is_mounted_over(common: Path, script: bool) -> None:
+    """In a namespace, where it can be neither read nor taken away. A script cannot: mount(8) needs root."""
+    if os.geteuid() != 0:
+        pytest.skip("acting as another user needs root")
+    programs.need("mksquashfs", "squashfuse")
+    demo = make(common, script=script)
+    for path in (demo.paths.root, common):
+        path.chmod(0o755)
+    demo.tmp.chmod(0o1777)
+    node = f"mknod {demo.tmp}/fuse c 10 229; chmod 666 {demo.tmp}/fuse; mount --bind {demo.tmp}/fuse /dev/fuse\n"
+    words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str(demo.paths.launcher), "pick"]
+    path = f"{demo.paths.prefix}/bin:/usr/bin:/bin"
+    set_up = node + dead_mount(demo, "ro,allow_other")
+    done = demo.run(*confined(set_up, *words), expect=4 if script else 0, cwd=Path("/"), PATH=path)
+    demo.end()
+    if not script:
+        assert (done.stdout, done.stderr) == ("data\n", "Killed\n"), "as the shell says of the server"
+        return
+    assert f"cannot read {demo.paths.prefix}: the server of its mount has ended" in done.stderr
     assert "stackyard image unmount" in done.stderr
 
 
 def test_a_command_that_the_image_has_not(demo: Revision) -> None:
     (demo.paths.prefix / "bin" / "gone").symlink_to("../../launch")
     done = demo.run(demo.command("gone"), expect=127)
-    assert "gone" in done.stderr
+    assert "gone" in done.stderr and "may be damaged: it is not in the image" in done.stderr, "it is one of its stubs"
     assert "usage:" in demo.run(str(demo.paths.launcher), expect=2).stderr
-    assert demo.run(str(demo.paths.launcher), "no-such-command", expect=127).stderr
+    said = demo.run(str(demo.paths.launcher), "no-such-command", expect=127).stderr
+    assert "no-such-command" in said and "damaged" not in said
+
+
+def flipped(image: Path, *places: int) -> None:
+    """Change some bytes of an image; its size and its first 96 bytes stay."""
+    data = bytearray(image.read_bytes())
+    for place in places:
+        data[place] ^= 0xFF
+    image.chmod(0o644)
+    image.write_bytes(data)
+
+
+def test_a_command_that_cannot_be_read_is_named_with_its_image(demo: Revision, tmp_path: Path) -> None:
+    """Superblock and tables are whole, so it is mounted; only the blocks of this command are damaged."""
+    big = tmp_path / "demo-tree/bin/big"
+    big.write_bytes(b"#!/bin/sh\n#" + b"." * 200_000)
+    big.chmod(0o755)
+    squashfs.pack(tmp_path / "demo-tree", demo.paths.image, order=["bin/big"])
+    (demo.paths.prefix / "bin/big").symlink_to("../../launch")
+    demo.run(demo.command("big"))
+    demo.end()
+    flipped(demo.paths.image, demo.paths.image.read_bytes().index(b"\x28\xb5\x2f\xfd"))  # zstd's first block
+    for words in ([demo.command("big")], [str(demo.paths.launcher), demo.command("big")]) * 2:
+        said = demo.run(*words, expect=126).stderr
+        assert f"{demo.command('big')}: " in said and f"the image {demo.paths.image} may be damaged: " in said, said
+        assert f"hint: `stackyard verify {tmp_path.name}/demo` compares it with its record; " in said
+    assert demo.run(demo.command("pick")).stdout == "data\n", "which is whole"
+
+
+def test_an_image_in_which_nothing_can_be_read_is_not_an_empty_one(demo: Revision, tmp_path: Path) -> None:
+    """The tables at its end are damaged: the server mounts it, and no name is found."""
+    size = int.from_bytes(demo.paths.image.read_bytes()[40:48], "little")
+    flipped(demo.paths.image, *range(size - 400, size, 3))
+    for words in ([demo.command("pick")], [str(demo.paths.launcher), "pick"], [str(demo.paths.launcher), "true"]):
+        said = demo.run(*words, expect=4).stderr
+        assert f"the image {demo.paths.image} may be damaged: its files cannot be read" in said, said
+        assert f"hint: `stackyard verify {tmp_path.name}/demo` compares it with its record; " in said
+    wait_for(lambda: not demo.servers())
 
 
 def test_without_user_namespaces_it_says_so(demo: Revision) -> None:

@@ -192,7 +192,7 @@ def pack(record: BuildRecord, entry: Mapping[str, Any], target: Reference, compr
     Raises:
         InputError: as for `require_sendable`; or the directory is not a layout.
         MissingError: the revision is an image that cannot be mounted on this machine.
-        DiskFull: there is no room for it.
+        DiskFull: the disk has too little room for it.
         StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
     possible.require_readable(record, f"cannot push {record.module}")

@@ -94,7 +94,7 @@ def build(request: OciRequest) -> BuiltImage:
     Raises:
         InputError: the base does not fit, the prefix in the image is too long, or an interpreter is missing.
         MissingError: the revision is an image that cannot be mounted on this machine.
-        DiskFull: there is no room for it.
+        DiskFull: the disk has too little room for it.
         StackyardError: a file cannot be read or written; existing images of the layout are unchanged.
     """
     require_place(request.place)

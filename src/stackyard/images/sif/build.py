@@ -64,7 +64,7 @@ def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
     Raises:
         InputError: the revision does not run on the base, or the base on no node kind of the site.
         MissingError: mksquashfs is missing, or the revision is an image that cannot be mounted here.
-        DiskFull: there is no room for it.
+        DiskFull: the disk has too little room for it.
         StackyardError: it cannot be written.
     """
     if not request.file.parent.is_dir():

@@ -67,7 +67,8 @@ def pack(move: Move) -> tuple[Path, Path]:
             raise StackyardError(bad, hint=f"`stackyard image check {record.module}`; then deploy again")  # fmt: skip
     else:
         squashfs.pack(Path(record.prefix), lower)
-    dropped = within.call(record.payload, stage, move, f"moving {record.module} to {move.place}")
+    what = f"moving {record.module} to {move.place}"
+    dropped = within.call(record.payload, stage, move, what, again=False)  # it has moved files
     _wrap(lower, PurePosixPath(move.place), work / "above")
     squashfs.pack(move.root, upper, hidden=[f"{move.place}/{name}".lstrip("/") for name in dropped])
     return lower, upper

@@ -50,6 +50,7 @@
 static char root[PATH_MAX];    /* the revision */
 static char program[PATH_MAX]; /* the file system server */
 static int serving;            /* a file system server that nobody else knows of yet */
+static int is_blank;           /* whether an image was mounted in which nothing can be read */
 static int space = -1;         /* the caller's mount namespace */
 static void (*on_child)(int);  /* what the caller does about SIGCHLD */
 
@@ -220,17 +221,21 @@ static unsigned long long key_of(void) {
   return key;
 }
 
-/* Open and lock the note on this step's namespace. */
-static int lock_note(const char *folder, char *path) {
-  char name[NAME];
-  snprintf(name, sizeof name, "%016llx", key_of());
-  join_path(path, folder, name);
+static int lock_at(const char *path) {
   int note = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (note < 0) fail(4, or_limits(errno, WRITABLE), "cannot open %s: %s", path, strerror(errno));
   for (double until = now() + LIMIT_S; flock(note, LOCK_EX | LOCK_NB); pause_ms(2))
     if (now() > until) fail(4, "see whether a process hangs on a shared file system: fuser -v FILE",
                             "timed out after %d s waiting for another process that mounts an image: %s", LIMIT_S, path);
   return note;
+}
+
+/* Open and lock the note on this step's namespace. */
+static int lock_note(const char *folder, char *path) {
+  char name[NAME];
+  snprintf(name, sizeof name, "%016llx", key_of());
+  join_path(path, folder, name);
+  return lock_at(path);
 }
 
 static int enter(int pid) {
@@ -420,7 +425,8 @@ static int mount_image(const char *revision, const char *log) {
   if (server == 0) serve(image, prefix, log, options);
   for (double until = now() + LIMIT_S; server > 0 && now() < until; pause_ms(1)) {
     if (!is_stub(revision)) {
-      if (errno == ENOENT) return server;
+      if (errno == ENOENT && is_there(revision)) return server;
+      is_blank = errno == ENOENT;
       umount2(prefix, MNT_DETACH);
       break;
     }
@@ -445,26 +451,113 @@ static void add_to_note(int note, char kind, int server) {
 }
 
 #define STALE "start it in a new shell; if it is so there too: stackyard image unmount (see stackyard image status)"
+#define DEAD "cannot read %s/prefix: the server of its mount has ended"
 #define RESTORE "restore it from a copy, or move the revision away and deploy it again; if it is not yours, tell its owner"
 #define UNREADABLE "ask its owner to let you read it: ls -l IMAGE, getfacl IMAGE"
 
+/* The hint for what may be a damaged image. */
+static const char *compare_hint(void) {
+  static char text[PATH_MAX + NAME];
+  const char *name = root + strlen(root);
+  for (int above = 2; name > root && above; above -= *name == '/') name--;
+  snprintf(text, sizeof text, "`stackyard verify %s` compares it with its record; if it differs, restore it from a copy, "
+           "or move the revision away and deploy it again; if it is not yours, tell its owner", name + (*name == '/'));
+  return text;
+}
+
+#define ABSENT "it is not in the image"
+
+/* Why a file cannot be read; NULL: it can, or only this user may not. */
+static const char *unreadable(const char *path) {
+  static char block[1 << 16];
+  struct stat found;
+  ssize_t size = -1;
+  int file = lstat(path, &found) ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return errno == ENOENT ? ABSENT : errno == EACCES ? NULL : strerror(errno);
+  if (!fstat(file, &found) && !S_ISREG(found.st_mode)) size = 0;
+  while (size && (size = read(file, block, sizeof block)) > 0);
+  int why = errno;
+  close(file);
+  return size < 0 ? strerror(why) : NULL;
+}
+
+/* The program that the first line of a script names; NULL: it names none. */
+static const char *interpreter_of(const char *path) {
+  static char text[PATH_MAX];
+  if (slurp(path, text, sizeof text) < 3 || text[0] != '#' || text[1] != '!') return NULL;
+  char *start = text + 2 + strspn(text + 2, " \t");
+  start[strcspn(start, " \t\n")] = 0;
+  return start;
+}
+
+/* Why a command was not started, if that is by a damage of the image; NULL: nothing was found. */
+static const char *damage_at(const char *path, int why) {
+  char file[PATH_MAX], prefix[PATH_MAX];
+  const char *bad = damage_of(root), *below;
+  int is_name = !strchr(path, '/');
+  join_path(prefix, root, "prefix/");
+  join_path(file, prefix, is_name ? "bin" : "");
+  if (bad) return bad;
+  if (access(file, F_OK)) return "its files cannot be read";
+  if (is_name && strlen(file) + strlen(path) < sizeof file - 1) strcat(strcat(file, "/"), path);
+  else if (strncmp(path, prefix, strlen(prefix))) return NULL;
+  else snprintf(file, sizeof file, "%s", path);
+  if ((bad = unreadable(file))) return is_name && !strcmp(bad, ABSENT) ? NULL : bad;
+  if (why == ENOEXEC) return "it is not a program";
+  below = why == ENOENT ? interpreter_of(file) : NULL;
+  return below && !strncmp(below, prefix, strlen(prefix)) ? unreadable(below) : NULL;
+}
+
+/* A command that could not be started in the image. */
+static void not_started(const char *path) {
+  int why = errno, status = why == ENOENT ? 127 : 126;
+  char image[PATH_MAX];
+  const char *bad = damage_at(path, why);
+  image_of(image, root);
+  if (bad) fail(status, compare_hint(), "%s: %s: the image %s may be damaged: %s", path, strerror(why), image, bad);
+  fail(status, NULL, "%s: %s", path, strerror(why));
+}
+
 static void not_mounted(const char *why, const char *log) {
-  char text[TEXT];
+  char text[TEXT], image[PATH_MAX];
   errno = 0;
   const char *bad = damage_of(root);
   if (bad) fail(4, is_denied() ? UNREADABLE : or_limits(errno, RESTORE), "cannot mount %s/image.sqsh: %s", root, bad);
+  image_of(image, root);
+  if (is_blank) fail(4, compare_hint(), "cannot mount it: the image %s may be damaged: its files cannot be read", image);
   fprintf(stderr, "stackyard: cannot mount %s/image.sqsh: %s\n", root, why);
   if (slurp(log, text, sizeof text) > 0) fprintf(stderr, "%s", text);
   fail(4, "`stackyard image status` says which ways this machine has; root can mount it for all (`stackyard image autofs`)",
        "%s is not usable on this machine", root);
 }
 
-/* Take away the mount of a server that has ended without unmounting: nothing below it can be reached any more. */
+/* Take away the mount of a server that has ended without unmounting: nothing below it can be reached any more. One that
+ * was there before this namespace cannot be taken away in it: an empty directory is put on it, which can be mounted on. */
 static void clear_dead(const char *revision) {
-  char prefix[PATH_MAX];
+  char prefix[PATH_MAX], stub[PATH_MAX];
   struct stat found;
   join_path(prefix, revision, "prefix");
-  if (stat(prefix, &found) && errno != ENOENT && errno != EACCES) umount2(prefix, MNT_DETACH);
+  if (is_stale(revision) || (stat(prefix, &found) && errno != ENOENT && errno != EACCES)) umount2(prefix, MNT_DETACH);
+  if (!is_stale(revision) || mount("stackyard", prefix, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64k")) return;
+  join_path(stub, prefix, ".stub");
+  int file = open(stub, O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
+  if (file >= 0) close(file);
+}
+
+/* Take away a dead mount in the caller's namespace: as root, or by fusermount3 one that this user has made. */
+static void take_away(const char *revision) {
+  char prefix[PATH_MAX];
+  join_path(prefix, revision, "prefix");
+  if (!umount2(prefix, MNT_DETACH)) return;
+  int child = fork();
+  if (child == 0) {
+    int nothing = open("/dev/null", O_RDWR);
+    for (int i = 0; i < 3; i++) dup2(nothing, i);
+    execle("/bin/sh", "sh", "-c", "exec fusermount3 -u -z -- \"$0\"", prefix, NULL,
+           (char *[]){"PATH=/usr/bin:/bin:/usr/local/bin", NULL});
+    _exit(127);
+  }
+  if (child > 0) waitpid(child, NULL, 0);
 }
 
 /* Let every other image whose module is loaded be in this namespace too. */
@@ -473,7 +566,7 @@ static void mount_others(int note, const char *log) {
   char *list = listed ? strdup(listed) : NULL, *rest = list, *revision;
   while (rest && (revision = strsep(&rest, ":"))) {
     if (*revision != '/' || !strcmp(revision, root)) continue;
-    clear_dead(revision);
+    if (!is_stub(revision)) clear_dead(revision);
     if (!is_stub(revision)) continue;
     int server = mount_image(revision, log);
     if (server > 0 && !keep_other(revision, server)) add_to_note(note, 0, server);
@@ -533,6 +626,24 @@ static void by_apptainer(const char *folder, const char *log, const char *why, c
   fail(126, NULL, "/bin/sh: %s", strerror(errno));
 }
 
+static char noted[PATH_MAX]; /* the note of the namespace that this process has entered */
+
+/* The server has ended after this process had entered its namespace: mount the image there once more. */
+static int mount_again(void) {
+  char log[PATH_MAX];
+  int server;
+  if (!*noted) return 0;
+  int note = lock_at(noted);
+  snprintf(log, sizeof log, "%.*s.log", PATH_MAX - 8, noted);
+  clear_dead(root);
+  if (is_stub(root)) {
+    if ((server = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
+    add_to_note(note, server);
+  }
+  close(note);
+  return 1;
+}
+
 #ifdef CONTAINER
 #include "container.c"
 #else
@@ -550,17 +661,19 @@ static void mount_here(char **argv, const char *asked_for) {
     join_path(path, root, "prefix");
     alone = !stat(path, &prefix) && prefix.st_uid == geteuid();
     if (damage_of(root)) not_mounted(why, log);
+    if (!is_stub(root) && is_stale(root)) fail(4, STALE, DEAD, root);
     if (!alone || (is_stub(root) && mount_image(root, log) < 0)) by_apptainer(folder, log, why, argv, asked_for);
   } else if (!joined && make_namespace()) {
     not_mounted(strerror(errno), log);
   }
-  if (joined) clear_dead(root);
+  if (!alone && !is_stub(root)) clear_dead(root);
   if (is_stub(root)) {
     if ((server = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
     add_to_note(note, 0, server);
   }
   if (!alone) mount_others(note, log);
   close(note);
+  if (!alone) snprintf(noted, sizeof noted, "%s", path);
   if (cwd && chdir(cwd) && errno != EACCES) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno));
   free(cwd);
 }
@@ -599,17 +712,29 @@ int main(int argc, char **argv) {
   }
   int direct = is_itself(path, own);
   if (direct && argc < 2) fail(2, NULL, "usage: %s COMMAND [ARGUMENT...]", path);
-  if (is_stub(root)) mount_here(argv, path);
-  else if (is_stale(root)) fail(4, STALE, "cannot read %s/prefix: the server of its mount has ended", root);
-  else if (direct && !is_there(root)) fail(4, RESTORE, "%s/prefix not found: the files of this revision were removed", root);
-  give_back();
-  if (direct) {
-    execvp(argv[1], argv + 1);
-    fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", argv[1], strerror(errno));
+  int stub = is_stub(root), dead = !stub && is_stale(root);
+  if (dead) {
+    take_away(root);
+    stub = is_stub(root);
+    dead = !stub && is_stale(root);
   }
-  path = own_path(path, argv);
-  become(path, path, argv);
-  if (realpath(path, leads) && !strcmp(leads, own)) fail(127, NULL, "%s: not a command of %s", path, root);
-  execv(path, argv);
-  fail(errno == ENOENT ? 127 : 126, NULL, "%s: %s", path, strerror(errno));
+  if (stub || dead) mount_here(argv, path);
+  if (direct && !is_there(root)) fail(4, RESTORE, "%s/prefix not found: the files of this revision were removed", root);
+  give_back();
+  if (!direct) {
+    path = own_path(path, argv);
+    become(path, path, argv);
+  }
+  for (int tries = 0; tries < 2; tries++) {
+    if (direct) execvp(argv[1], argv + 1);
+    else if (realpath(path, leads) && !strcmp(leads, own)) fail(127, NULL, "%s: not a command of %s", path, root);
+    else execv(path, argv);
+    int why = errno;
+    if (!is_stale(root)) {
+      errno = why;
+      break;
+    }
+    if (!mount_again()) fail(4, STALE, DEAD, root);
+  }
+  not_started(direct ? argv[1] : path);
 }

@@ -91,6 +91,12 @@ sy_mount() {
   done
   [ "$sy_rev" = "$sy_root" ] || return 0
   sy_is_stub "$sy_rev" && sy_unmounted 'its file system server ended'
+  [ -e "$sy_rev/prefix/." ] || {
+    kill -9 "$sy_server"
+    sy_path='cannot mount it'
+    (exit 4)
+    eval "$sy_at_end"
+  }
   trap '' XFSZ
   printf '%s %s\n' "$sy_server" "$(sy_start_of "$sy_server")" 2>/dev/null > "$sy_note" || {
     kill -9 "$sy_server"
@@ -107,6 +113,36 @@ sy_damaged() {
     sy_fail 4 'ask its owner to let you read it: ls -l IMAGE, getfacl IMAGE' "cannot mount $sy_image: Permission denied"
   sy_fail 4 "$sy_restore" "cannot mount $sy_image: $sy_why"
 }
+
+# Take away the mount of a server that has ended: as root, or by fusermount3 one that this user has made.
+sy_take_away() {
+  ! sy_is_stub "$sy_root" && grep -qF " $sy_root/prefix " /proc/self/mountinfo || return 0
+  stat -f -- "$sy_root/prefix" > /dev/null 2>&1 ||
+    umount --lazy --no-canonicalize "$sy_root/prefix" 2>/dev/null || fusermount3 -u -z -- "$sy_root/prefix" 2>/dev/null
+}
+
+# What is done at the end where a command could not be started: what of the image cannot be read is said. A text, since a
+# shell within another namespace does it too; it knows sy_root and sy_path.
+sy_at_end='sy_status=$? sy_why=
+PATH=/usr/bin:/bin LD_PRELOAD= LD_LIBRARY_PATH=
+case $sy_path in
+  */*) sy_file=$sy_path ;;
+  *) sy_file=$sy_root/prefix/bin/$sy_path ;;
+esac
+if [ ! -e "$sy_root/prefix/bin/." ]; then
+  sy_why="its files cannot be read"
+elif [ "${sy_file#"$sy_root/prefix/"}" = "$sy_file" ]; then
+  :
+elif [ ! -e "$sy_file" ]; then
+  [ "$sy_file" != "$sy_path" ] || sy_why="it is not in the image"
+elif [ -r "$sy_file" ]; then
+  cat -- "$sy_file" > /dev/null 2>&1 || sy_why="it cannot be read"
+fi
+sy_name=${sy_root%/*}
+sy_name=${sy_name##*/}/${sy_root##*/}
+[ -z "$sy_why" ] || printf "stackyard: %s: the image %s/image.sqsh may be damaged: %s\n  hint: %s\n" "$sy_path" "$sy_root" "$sy_why" \
+  "\`stackyard verify $sy_name\` compares it with its record; if it differs, restore it from a copy, or move the revision away and deploy it again; if it is not yours, tell its owner" >&2
+exit "$sy_status"'
 
 sy_unmounted() {
   sy_log=$sy_note.log sy_why=$1
@@ -147,6 +183,7 @@ elif [ ! -L "$0" ] && [ -z "${STACKYARD_LAUNCH-}" ]; then
   sy_path=$1
   shift
 fi
+[ -n "${STACKYARD_LAUNCH-}" ] || sy_take_away
 if [ -n "${STACKYARD_LAUNCH-}" ]; then
   sy_note=$STACKYARD_LAUNCH sy_program=$STACKYARD_LAUNCH_SERVER
   sy_user_path=$1 sy_user_preload=$2 sy_user_libraries=$3 sy_path=$4
@@ -179,8 +216,8 @@ elif sy_is_stub "$sy_root"; then
     exec 9>&- 6<&-
     # by a shell within: nsenter goes to a directory as it is outside, where the stubs are
     exec nsenter --preserve-credentials --user --mount --target "$sy_pid" --wd=/ -- /bin/sh -c \
-      'cd -- "$1" 2>/dev/null; PATH=$2 LD_PRELOAD=$3 LD_LIBRARY_PATH=$4; shift 4; exec "$@"' sh \
-      "$PWD" "$sy_user_path" "$sy_user_preload" "$sy_user_libraries" "$sy_path" "$@"
+      'cd -- "$1" 2>/dev/null; PATH=$2 LD_PRELOAD=$3 LD_LIBRARY_PATH=$4 sy_root=$5 sy_path=$7; trap "$6" EXIT; shift 6; exec "$@"' \
+      sh "$PWD" "$sy_user_path" "$sy_user_preload" "$sy_user_libraries" "$sy_root" "$sy_at_end" "$sy_path" "$@"
   fi
   rm -f -- "$sy_note.log"
   sy_why=
@@ -211,4 +248,5 @@ if [ "$(readlink -f -- "$sy_path")" = "$sy_own" ]; then
   sy_fail 127 '' "$sy_path: not a command of $sy_root"
 fi
 sy_as_was
+trap "$sy_at_end" EXIT
 exec "$sy_path" "$@"
