@@ -36,6 +36,7 @@ OF_EXTENSIONS = (
     "the stand-in of Python 3.8 is a newer Python, which does not search the lib/python3.8 of an extension: extensions "
     "are made and loaded by tests/upkeep/test_extending_conda.py"
 )
+OF_WRAPPED = "LUMI's images cannot be had: a Python in an image is wrapped by tests/images/test_wrap_python.py"
 OF_JUPYTERLAB = "typed by tests/examples/test_example_jupyterlab.py"
 OF_RESNET = f"{SLURM}tests/launch/test_proof_losses.py"
 OF_POWERAI = "typed on four nodes, with a stand-in of IBM's image: tests/examples/test_example_powerai.py"
@@ -160,28 +161,6 @@ PAGES: dict[str, Page] = {
     "perlmutter": Page(),
     "polaris": Page(),
     "slurm-cluster": Page(),
-    "longhorn": Page(channels(longhorn_channels), places=("/scratch", "/tmp")),
-    "lumi": Page(
-        lumi,
-        {
-            "stackyard --site site.yaml deploy --image squashfs": OF_LUMI,
-            "stackyard --site site.yaml image from docker://": "Docker Hub cannot be reached from the tests: the base "
-            "is made of a directory by tests/examples/test_example_lumi_recipes.py",
-            "stackyard --site site.yaml image build": OF_LUMI,
-            "salloc": OF_LUMI,
-            "stackyard --site site.yaml launch": OF_LUMI,
-        },
-        places=("/appl",),
-    ),
-    "summit-open-ce": Page(
-        channels(open_ce_channels),
-        {
-            "stackyard --site site.yaml extend": OF_EXTENSIONS,
-            "module use ~/.local/share/stackyard/modules && module load mine": OF_EXTENSIONS,
-        },
-        ends={"stackyard --site site.yaml lint scripts/ddlrun.bash": 3},
-        places=("/sw",),
-    ),
     "summit-containers": Page(
         powerai,
         {
@@ -203,6 +182,30 @@ PAGES: dict[str, Page] = {
     "plugins": Page(plugins),
 }
 LONG: dict[str, Page] = {
+    "longhorn": Page(channels(longhorn_channels), places=("/scratch", "/tmp")),
+    "lumi": Page(
+        lumi,
+        {
+            "stackyard --site site.yaml deploy --image squashfs": OF_LUMI,
+            "stackyard --site site.yaml image from docker://": "Docker Hub cannot be reached from the tests: the base "
+            "is made of a directory by tests/examples/test_example_lumi_recipes.py",
+            "stackyard --site site.yaml image build": OF_LUMI,
+            "stackyard --site site.yaml --yard /appl/local/stackyard wrap": OF_WRAPPED,
+            "module use /appl/local/stackyard/modules && module load lumi-pytorch": OF_WRAPPED,
+            "salloc": OF_LUMI,
+            "stackyard --site site.yaml launch": OF_LUMI,
+        },
+        places=("/appl",),
+    ),
+    "summit-open-ce": Page(
+        channels(open_ce_channels),
+        {
+            "stackyard --site site.yaml extend": OF_EXTENSIONS,
+            "module use ~/.local/share/stackyard/modules && module load mine": OF_EXTENSIONS,
+        },
+        ends={"stackyard --site site.yaml lint scripts/ddlrun.bash": 3},
+        places=("/sw",),
+    ),
     "jupyterlab": Page(
         not_typed={
             "stackyard --yard /apps/stackyard deploy": OF_JUPYTERLAB,
@@ -255,7 +258,7 @@ def test_the_lines_of_a_readme(example: str, tmp_path: Path) -> None:
 @pytest.mark.real
 @pytest.mark.long
 @pytest.mark.parametrize("example", LONG)
-def test_the_lines_of_a_readme_that_compiles_or_downloads(example: str, tmp_path: Path) -> None:
+def test_the_lines_of_a_readme_that_deploys(example: str, tmp_path: Path) -> None:
     typed(example, LONG[example], tmp_path)
 
 
