@@ -8,10 +8,11 @@
       {lock/stack.lock,prefix/,recipe/,commands/,asking/,checks/,signatures/}  condarc  [image.sqsh launch]  [drift/]
       {record,record.spare,files,module,checks,adopted,damaged,report}.json  report.xml  build.log
       building/<n>/{owner.json,beat}  .work/     while it is built
-  generations/<n>/{manifest.json,modules/}       `.draft-<host>-<pid>-<random>` while it is written
+  generations/<n>/{manifest.json,modules/,envs/} `.draft-<host>-<pid>-<random>` while it is written
       manifest.json.gz                           in place of the manifest of an old one (`yard.generation.manifestfile`)
       owner.json  owner-<random>.json            until the link is where it belongs
   modules -> generations/<n>/modules
+  envs -> modules/../envs                        what users' conda finds (`expose.environments`)
   shared/<group>/{modules/,later/<stack>.json}   modulefiles of what its owner shares with a group, also later
   extensions/<name>/{stack.yaml,stack.yaml.lock}   as `stackyard extend` writes them
   bases/<name>/{base.json,root.sqsh,oci/}        third-party images; `.<name>~<process>` while one is imported
@@ -71,7 +72,9 @@ class Yard:
         return shared / ACCOUNTS / account if account else shared
 
     conda = Below("conda", of="cache")
-    """Unpacked conda packages, in rattler's layout."""
+    """Unpacked conda packages, in the layout of rattler and of conda."""
+    conda_marker = Below("urls.txt", of="conda")
+    """The file by which conda knows a package cache, and whether it may write there."""
     sources = Below("sources", of="cache")
     """Downloaded source archives."""
     wheels = Below("wheels", of="cache")
@@ -103,6 +106,8 @@ class Yard:
     """What users saw, one directory per generation."""
     modules = Below("modules")
     """The one path that users put on MODULEPATH: a symlink into the current generation."""
+    envs = Below("envs")
+    """The prefixes that users' conda finds: a symlink through `modules`, so it follows the current generation."""
     bases = Below("bases")
     """Third-party images, the bases of SIF and OCI images."""
 

@@ -21,6 +21,7 @@ from stackyard.host.tools.rattler import client
 from stackyard.lock.conda.records import repodata_record
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.make.cache_adoption import adopt
+from stackyard.make.conda.forconda import mark_cache
 from stackyard.make.conda.placeholder import too_long
 from stackyard.make.conda.unpack import unpack, write_note
 from stackyard.make.fetch import check_local_archives
@@ -167,6 +168,7 @@ def package_cache(job: Job) -> PackageCache:
     from rattler import PackageCache
 
     filelocks.secure(job.yard.package_note(".cache"), job.progress.notice)  # rattler holds it while it installs
+    mark_cache(job.yard)
     _discard_others(job)
     others = searched(job.yard)[1:]
     for package in job.locked.conda:

@@ -26,6 +26,7 @@ from stackyard.host.net import http
 from stackyard.host.net.trust import LOGIN_HINT
 from stackyard.host.tools import uv
 from stackyard.lock.lockfile.model import CondaPackage
+from stackyard.make.conda.forconda import write_record
 from stackyard.make.fetch import RELOCK, fetching
 from stackyard.make.job import Job
 from stackyard.yard import disk, formats
@@ -52,9 +53,11 @@ async def unpack(job: Job, packages: Sequence[CondaPackage], client: Client) -> 
     limit, stop = asyncio.Semaphore(_AT_ONCE), Event()
     waiting = ThreadPoolExecutor(_AT_ONCE)  # of its own: what waits for another build keeps no work of this one back
 
+    locked = {package.stem: package for package in job.locked.conda}
+
     async def one(package: CondaPackage) -> None:
         async with limit, _alone(fetching(job.yard, package.stem, stop), stop, waiting):
-            await _unpack(job, package, client)
+            await _unpack(job, package, locked.get(package.stem, package), client)
 
     tasks = [asyncio.create_task(one(package)) for package in packages]
     try:
@@ -85,7 +88,8 @@ async def _alone(held: AbstractContextManager[Any], stop: Event, waiting: Execut
         held.__exit__(None, None, None)
 
 
-async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
+async def _unpack(job: Job, package: CondaPackage, locked: CondaPackage, client: Client) -> None:
+    """Unpack a package into the cache; `locked` is the same with its URL in the channel, not that of a mirror."""
     place = job.yard.package(package.stem)
     if place.is_dir() and unpacked_from(job.yard, package.stem) == package.sha256:
         return  # another build fetched it
@@ -94,6 +98,7 @@ async def _unpack(job: Job, package: CondaPackage, client: Client) -> None:
     try:
         await _extract(package, temporary, client)
         require_as_locked(temporary, package)
+        write_record(temporary, locked)
         settle(temporary, job.policy)
         atomic.fault_point("cache")
         if place.is_dir() and unpacked_from(job.yard, package.stem) == package.sha256:

@@ -235,7 +235,7 @@ CONDA = Kind(
     lambda yard: yard.conda,
     "*",
     _audit_package,
-    besides=("*.lock",),
+    besides=("*.lock", "urls.txt"),
     linked=True,
     companions=lambda package: [package.with_name(f"{package.name}.lock")],
 )
