@@ -193,10 +193,9 @@ def test_users_environments_go_to_their_scratch(deployed: Deployed, tmp_path: Pa
     lines = [f"module load {module}", show, f"module unload {module}", show]
     loaded, unloaded = deployed.site.typed("lmod", tmp_path, lines, **variables).splitlines()
     envs, pkgs, condarc = loaded.split("|")
-    prefix = next(Path(e["path"]) for name, e in deployed.site.published().items() if name.startswith("conda/"))
-    base = module == "conda"
-    assert envs == f"{directory}/conda_local/envs" + (f":{prefix}/prefix/envs" if base else "")
-    assert pkgs == f"{directory}/conda_local/pkgs" + (f",{prefix}/prefix/pkgs" if base else "")
+    yard, base = deployed.site.yard, module == "conda"
+    assert envs == f"{directory}/conda_local/envs" + (f":{yard}/envs" if base else "")
+    assert pkgs == f"{directory}/conda_local/pkgs" + (f",{yard}/cache/conda" if base else "")
     assert Path(condarc).is_file()
     assert unloaded == "||"
 

@@ -130,15 +130,15 @@ def test_the_stacks_own_part() -> None:
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
-        ({"HOME": "/h", "SCRATCH": "/s"}, "/s/own/conda/pkgs,{prefix}/pkgs"),
-        ({"HOME": "/h", "SCRATCH": ""}, "/h/.x/conda/pkgs,{prefix}/pkgs"),
+        ({"HOME": "/h", "SCRATCH": "/s"}, "/s/own/conda/pkgs,{yard}/cache/conda"),
+        ({"HOME": "/h", "SCRATCH": ""}, "/h/.x/conda/pkgs,{yard}/cache/conda"),
         ({"HOME": "/h", "CONDA_PKGS_DIRS": "/mine"}, "/mine"),
     ],
 )
 def test_the_users_directories(tmp_path: Path, environ: dict[str, str], expected: str) -> None:
     made = record(Yard(tmp_path), "base", "1", packages=CONDA)
     site = Site(user_paths=UserPaths(suffix="own", fallback=".x"))
-    assert base_change(made, site).apply(environ)["CONDA_PKGS_DIRS"] == expected.format(prefix=made.prefix)
+    assert base_change(made, site).apply(environ)["CONDA_PKGS_DIRS"] == expected.format(yard=tmp_path)
 
 
 def test_a_variable_is_borrowed_once() -> None:

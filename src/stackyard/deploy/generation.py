@@ -12,6 +12,7 @@ from types import MappingProxyType
 from stackyard.core.late import dataclass
 from stackyard.deploy.published import share
 from stackyard.expose import spider
+from stackyard.expose.environments import show_environments, write_environments
 from stackyard.expose.generation import Texts, module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
 from stackyard.inputs.workspace import Workspace
@@ -59,11 +60,14 @@ class Draft:
     def write(self, entries: Iterable[Entry]) -> None:
         """Write exactly the modules of these entries; modules written before are removed."""
         self.entries = tuple(entries)
-        with suppress(OSError):
-            disk.delete_tree(self.modules, self.workspace.yard.root)
-        shown, self.records = _with_records(self.entries, self.workspace.yard, self.records)
+        yard = self.workspace.yard
+        for part in (self.modules, self.paths.envs):
+            with suppress(OSError):
+                disk.delete_tree(part, yard.root)
+        shown, self.records = _with_records(self.entries, yard, self.records)
         with atomic.together():
             write_modules(self.modules, shown, self.records, self.workspace, self.texts)
+        write_environments(self.paths.envs, shown, self.records, yard)
 
     def publish(self, step: Callable[[Base], Step], may: Callable[[], object] = lambda: None) -> Manifest:
         """Make it the current generation, in one step.
@@ -83,6 +87,7 @@ class Draft:
             manifest = generations.commit(self.workspace.yard, self.paths, Manifest(*what))
             if manifest is not None:
                 make_root(self.workspace)
+                show_environments(self.workspace.yard, self.workspace.yard.generation(manifest.number))
                 share.refresh(self.workspace)
                 return manifest
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.core import change as ops
@@ -17,6 +18,7 @@ from stackyard.expose.commands import commands_change, runs_beside
 from stackyard.expose.conda import conda_operations
 from stackyard.yard.kinds.extension import Layer
 from stackyard.yard.kinds.payload import IMAGES
+from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 
@@ -133,16 +135,17 @@ def _joined(old: ops.Operation | None, new: ops.Operation) -> ops.Operation:
 
 
 def _user_paths(record: BuildRecord, site: Site) -> list[ops.Operation]:
-    paths = site.user_paths
+    """The user's own directories; with conda, then those of the yard, in which conda finds what the site has."""
+    paths, yard = site.user_paths, Yard(RevisionPaths.of(record.path).yard)
     shared = holds_conda(record)
 
-    def place(variable: str, inner: str, home: str, tail: str = "", separator: str = ":") -> ops.UserPath:
-        rest = (f"{record.prefix}/{tail}",) if shared and tail else ()
+    def place(variable: str, inner: str, home: str, ours: Path | None = None, separator: str = ":") -> ops.UserPath:
+        rest = (str(ours),) if shared and ours else ()
         return ops.UserPath(variable, tuple(paths.bases), f"{paths.suffix}/{inner}", home, rest, separator)
 
     return [
-        place("CONDA_ENVS_PATH", paths.envs, f"{paths.fallback}/{paths.envs}", "envs"),
-        place("CONDA_PKGS_DIRS", paths.pkgs, f"{paths.fallback}/{paths.pkgs}", "pkgs", ","),
+        place("CONDA_ENVS_PATH", paths.envs, f"{paths.fallback}/{paths.envs}", yard.envs),
+        place("CONDA_PKGS_DIRS", paths.pkgs, f"{paths.fallback}/{paths.pkgs}", yard.conda, ","),
         place("PIP_CACHE_DIR", "cache/pip", ".cache/pip"),
         place("UV_CACHE_DIR", "cache/uv", ".cache/uv"),
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.errors import StackyardError, cause
 from stackyard.upkeep.gc import unseen as unlooked
+from stackyard.upkeep.gc.garbage import former
 from stackyard.upkeep.gc.remove import Outcome
 from stackyard.yard import disk
 from stackyard.yard.generation import manifestfile
@@ -24,6 +25,7 @@ def up(yard: Yard, plan: Plan, outcome: Outcome) -> None:
     """Compress manifests; remove counts, leases and temporary files; fill the reserve; note the bases in use."""
     _forget_counts(yard, [count.path for count in plan.counts], outcome)
     _pack(plan.packed, outcome)
+    _remove_names(yard, plan.rules.keep, outcome)
     _remove_leases(yard, plan.leases, outcome)
     _remove_temporaries(yard, plan.temporaries, outcome)
     reserve.keep(yard)
@@ -46,6 +48,16 @@ def _pack(manifests: Iterable[Path], outcome: Outcome) -> None:
             continue  # another collection was faster
         except OSError as error:
             outcome.kept[str(path)] = (cause(error),)
+
+
+def _remove_names(yard: Yard, keep: int, outcome: Outcome) -> None:
+    """Remove the names of conda prefixes in generations without modulefiles: a rollback makes them anew."""
+    for paths in former(yard, keep):
+        try:
+            if disk.is_directory(paths.envs) and not disk.is_directory(paths.modules):
+                disk.delete_tree(paths.envs, yard.root)
+        except OSError as error:
+            outcome.kept[str(paths.envs)] = (cause(error),)
 
 
 def _remove_leases(yard: Yard, directories: Iterable[Path], outcome: Outcome) -> None:

@@ -106,6 +106,8 @@ class GenerationPaths:
 
     modules = Below("modules")
     """Its modulefiles, run-command files and spider cache."""
+    envs = Below("envs")
+    """Links to its conda prefixes, by the names under which users' conda finds them."""
     manifest = Below("manifest.json")
     """The revisions that it publishes."""
     packed = Below("manifest.json.gz")
