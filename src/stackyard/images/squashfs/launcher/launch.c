@@ -638,7 +638,7 @@ static int mount_again(void) {
   clear_dead(root);
   if (is_stub(root)) {
     if ((server = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
-    add_to_note(note, server);
+    add_to_note(note, 0, server);
   }
   close(note);
   return 1;
