@@ -15,6 +15,7 @@ import pytest
 
 from images.basebed import docker_archive, layer, oci, of_directory
 from images.image_bed import confined
+from images.registry_bed import registry
 from images.wrap_bed import Wrapped, bed, image
 from support import images, programs
 from support.accounts import Accounts
@@ -123,6 +124,90 @@ def test_a_command_is_in_the_image_under_the_name_that_you_give(tool: Wrapped) -
     done = tool.wrap("--commands", "saay", expect=2)
     assert "no command saay in the image" in done.err
     assert "did you mean say?" in done.err
+
+
+def test_commands_are_added_later_and_the_image_is_shared(tool: Wrapped) -> None:
+    bound = tool.directory / "bound"
+    bound.mkdir()
+    tool.wrap("--commands", "say", "--version", "1", "--bind", f"{bound}:/in:ro", "--env", "A=b")
+    (first,) = tool.roots
+    (tool.directory / "layout").rename(tool.directory / "away")
+    tool.stackyard("wrap", "tool", "--add", "code", "--add", "/bin/ls")
+    assert tool.roots == [first, first.with_name("1-2")]
+    second = json.loads((tool.roots[1] / "record.json").read_text())
+    assert list(second["container"]["commands"]) == ["code", "ls", "say"]
+    assert (first / "image.sqsh").stat().st_ino == (tool.roots[1] / "image.sqsh").stat().st_ino
+    assert second["disk"]["inodes_shared"] == 1
+    script = "echo $A $CUDA_HOME $LD_LIBRARY_PATH; pwd; ls -d /in"
+    for root in tool.roots:
+        done = tool.run(str(root / "launch"), "sh", "-c", script)
+        assert done.stdout == f"b /usr/local/cuda /opt/tool/lib\n{tool.directory}\n/in\n"
+    assert not (first / "prefix/bin/ls").exists(), "what is published stays as it is"
+    assert "already published" in tool.stackyard("wrap", "tool", "--add", "code").out
+    assert "already published" in tool.stackyard("deploy", "tool.yaml").out
+    assert "no command none in the image" in tool.stackyard("wrap", "tool", "--add", "none", expect=2).err
+    assert "8 passed" in tool.stackyard("verify", "tool").out
+    assert "nothing is wrong" in tool.stackyard("fsck", "--deep").out
+
+
+def test_a_damaged_image_is_not_shared(tool: Wrapped) -> None:
+    tool.wrap("--commands", "say", "--version", "1")
+    image_file = tool.root / "image.sqsh"
+    data = bytearray(image_file.read_bytes())
+    data[len(data) // 2] ^= 1
+    image_file.chmod(0o644)
+    image_file.write_bytes(data)
+    tool.stackyard("wrap", "tool", "--add", "code")
+    assert image_file.stat().st_ino != (tool.roots[1] / "image.sqsh").stat().st_ino
+    assert tool.run(str(tool.roots[1] / "prefix/bin/code"), "3", expect=3).returncode == 3
+
+
+def test_what_is_not_added(tool: Wrapped) -> None:
+    tool.wrap("--commands", "say", "--version", "1")
+    for words, message in (
+        (("--add", "code", "--mode", "isolated"), "--add and --mode"),
+        (("--add", "code", "--name", "other"), "--add and --name"),
+        (("--add", "code", "--commands", "ls"), "--add and --commands"),
+        ((), "missing option --commands"),
+    ):
+        assert message in tool.stackyard("wrap", "tool", *words, expect=2).err
+    (tool.directory / "own.yaml").write_text("name: own\nversion: '1'\nwrap: {image: 'oci:layout', commands: [say]}\n")
+    tool.stackyard("deploy", "own.yaml")
+    assert "`stackyard wrap` did not write" in tool.stackyard("wrap", "own", "--add", "code", expect=2).err
+    assert "no such revision" in tool.stackyard("wrap", "none", "--add", "code", expect=2).err
+
+
+def test_an_image_of_a_registry(tool: Wrapped) -> None:
+    """It is looked up, and not fetched again while the registry has the same."""
+    programs.need("skopeo")
+    with registry(tool.directory / "registry") as found:
+        place = f"docker://{found.place}/ibm/tool:1"
+        words = [
+            "skopeo",
+            "copy",
+            "-q",
+            "--insecure-policy",
+            "--dest-tls-verify=false",
+            f"oci:{tool.directory}/layout:1",
+        ]
+        subprocess.run([*words, place], check=True)
+        containers = tool.directory / "home/.config/containers"
+        containers.mkdir(parents=True)
+        (containers / "registries.conf").write_text(f'[[registry]]\nlocation = "{found.place}"\ninsecure = true\n')
+        (containers / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+        home = {"HOME": str(tool.directory / "home")}
+        asked = ("--commands", "say", "-o", "x.yaml")
+        tool.stackyard("wrap", place, *asked, **home)
+        index = json.loads((tool.directory / "layout/index.json").read_text())
+        assert tool.record["container"]["digest"] == index["manifests"][0]["digest"]
+        assert tool.run(tool.command("say"), "x").stdout.startswith("x|")
+        assert "already published" in tool.stackyard("wrap", place, *asked, **home).out
+        done = tool.stackyard("wrap", f"docker://{found.place}/none:1", *asked, "-o", "n.yaml", expect=1, **home)
+        assert f"cannot look up docker://{found.place}/none:1: {found.place} does not have it" in done.err
+    tool.stackyard("wrap", "tool", "--add", "code", "-o", "x.yaml", **home)
+    assert len(tool.roots) == 2, "the image is in the yard"
+    done = tool.stackyard("wrap", place, *asked, expect=1, **home)
+    assert "cannot be reached" in done.err
 
 
 def test_a_command_that_the_container_hides(tool: Wrapped) -> None:

@@ -83,6 +83,18 @@ def test_what_lies_over_a_system_replaces_it_and_directories_are_joined(tool: Wr
     ]
 
 
+def test_commands_of_partitions_that_are_added_later(tool: Wrapped) -> None:
+    over = tool.directory / "over"
+    _put(over, data__new="over")
+    file = _sif(tool, tool.directory / "system", over)
+    tool.wrap("--commands", "/opt/tool/bin/say", "--version", "1", image=file)
+    file.unlink()
+    tool.stackyard("wrap", "tool", "--add", "/bin/cat")
+    first, second = (root / "image.sqsh" for root in tool.roots)
+    assert first.stat().st_ino == second.stat().st_ino
+    assert tool.run(str(tool.roots[1] / "prefix/bin/cat"), "/data/own", "/data/new").stdout == "of the image\nover"
+
+
 def test_a_shell_that_quotes_in_a_way_of_its_own_gives_the_same_environment(tool: Wrapped) -> None:
     root = tool.directory / "system"
     for name in ("lib", "lib64"):

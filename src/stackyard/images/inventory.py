@@ -91,7 +91,7 @@ def read(image: Path) -> Inventory:
         StackyardError: it is a damaged SIF file.
     """
     entries: dict[str, InventoryEntry] = {}
-    for offset in _offsets(image):
+    for offset in offsets(image):
         entries = _joined(entries, layer(image, offset))
     return Inventory(entries)
 
@@ -106,7 +106,8 @@ def _at(offset: int) -> list[str]:
     return ["-offset", str(offset)] if offset else []
 
 
-def _offsets(image: Path) -> list[int]:
+def offsets(image: Path) -> list[int]:
+    """Where the SquashFS file systems of an image file begin, the lowest first."""
     with at.open_regular(image) as stream:
         is_sif = sif.is_one(stream.read(sif.HEAD))
     return [part.offset for part in sif.read(image).layers()] if is_sif else [0]
@@ -143,7 +144,7 @@ def text(image: Path, path: str, work: Path) -> str:
         work: a directory to unpack it in.
     """
     place, name = work / "text", path.lstrip("/")
-    for offset in reversed(_offsets(image)):
+    for offset in reversed(offsets(image)):
         disk.remove_tree(place)
         words = [
             "unsquashfs",

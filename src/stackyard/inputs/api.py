@@ -6,8 +6,10 @@ from stackyard.core.doors import door
 
 if TYPE_CHECKING:
     from stackyard.inputs.load import load_stack as load_stack
+    from stackyard.inputs.models import Bind as Bind
     from stackyard.inputs.models import Licence as Licence
     from stackyard.inputs.models import Stack as Stack
+    from stackyard.inputs.models import Wrap as Wrap
     from stackyard.inputs.parsed import parsed_json as parsed_json
     from stackyard.inputs.pip.settings import settings as pip_settings
     from stackyard.inputs.reading.paths import with_home as with_home

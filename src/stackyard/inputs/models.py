@@ -251,7 +251,9 @@ class Bind(LateModel):
 class Wrap(LateModel):
     """Commands of a third-party image as a module."""
 
-    image: str = Field(description="A base of the yard, or sif:FILE, oci:DIR[:TAG], docker-archive:FILE[:TAG]")
+    image: str = Field(
+        description="A base of the yard, or sif:FILE, oci:DIR[:TAG], docker-archive:FILE[:TAG], docker://NAME:TAG"
+    )
     digest: str = Field("", pattern=r"^(sha256:[0-9a-f]{64})?$", description="What the image must be; empty: as it is")
     commands: tuple[str, ...] = Field(
         description="Names on the image's PATH, paths in it, NAME=PATH, patterns (/opt/conda/bin/*), or all of its PATH"

@@ -9,29 +9,39 @@ from typing import Any
 
 import click
 
-from stackyard.cli.help import Verb
-from stackyard.cli.publish import deploy
+from stackyard.cli.context import Context
+from stackyard.cli.help import verb
+from stackyard.cli.publish import deploy, wrapadd
 from stackyard.core.errors import InputError
 from stackyard.host.files.scratch import scratch
 from stackyard.yard.api import write_text
 
 EXAMPLES = (
+    ("a command of an image in a registry", "stackyard wrap docker://docker.io/library/gcc:14 --commands gcc"),
     ("two commands of a SIF file", "stackyard wrap powerai.sif --commands python,horovodrun"),
     ("every program of a directory of it, with a directory of the host",
      "stackyard wrap oci:images:rocm --commands '/opt/conda/bin/*' --bind /scratch/data:/data:ro"),
+    ("two more commands, later", "stackyard wrap powerai --add nvcc,nvprof"),
     ("of a base of the yard, which sees nothing of the host", "stackyard wrap debian --commands gcc --mode isolated"),
 )  # fmt: skip
-WRITTEN = "# Written by `stackyard wrap`. Keep it: `stackyard deploy` of this file does the same."
+_SETTINGS = {
+    "commands": "commands", "name": "name", "version": "version", "mode": "mode", "binds": "bind", "variables": "env",
+    "nv": "nv", "host_bindings": "host-bindings", "digest": "digest",
+}  # fmt: skip
+"""The options that say what is wrapped, by their parameters."""
+WRITTEN = f"{wrapadd.WRITTEN} Keep it: `stackyard deploy` of this file does the same."
 
 
-@click.command(cls=Verb, examples=EXAMPLES)
-@click.argument("image", metavar="IMAGE")
+@verb(*EXAMPLES)
+@click.argument("image", metavar="IMAGE|REV")
 @click.option(
     "--commands",
     multiple=True,
-    required=True,
     metavar="NAME,...",
     help="Names, paths in it, NAME=PATH, patterns, or all.",
+)
+@click.option(
+    "--add", "added", multiple=True, metavar="NAME,...", help="Further commands of REV, an image wrapped before."
 )
 @click.option("--name", help="Name of the module (default: that of the image).")
 @click.option("--version", help="Version of the module (default: today's date).")
@@ -47,14 +57,26 @@ WRITTEN = "# Written by `stackyard wrap`. Keep it: `stackyard deploy` of this fi
 @click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(image: str, name: str | None, output: Path | None, dry_run: bool, as_json: bool, **options: Any) -> None:
+def command(
+    context: Context, /, image: str, added: tuple[str, ...], name: str | None, output: Path | None, dry_run: bool,
+    as_json: bool, **options: Any,
+) -> None:  # fmt: skip
     """Publish commands of IMAGE as a module: they run in a container of it, with your files, without root.
 
-    IMAGE is a SIF file, oci:DIR[:TAG], docker-archive:FILE[:TAG], or a base of the yard (`stackyard image list`). It is
-    copied into the revision. A stack's file with `wrap:` is written, and deployed; the same again publishes nothing.
+    IMAGE is a SIF file, oci:DIR[:TAG], docker-archive:FILE[:TAG], docker://REGISTRY/NAME:TAG, or a base of the yard
+    (`stackyard image list`). It is copied into the revision; revisions with other commands of the same image share the
+    copy. A stack's file with `wrap:` is written, and deployed; the same again publishes nothing.
+
+    With --add, REV is a module that was wrapped before: its next revision has its commands and these, and all else as
+    it was. The image is neither fetched nor unpacked again.
     """
     from stackyard.inputs.api import given_name
 
+    if added:
+        _require_alone()
+        image, name, options = wrapadd.joined(context, image, options, added)
+    elif not options["commands"]:
+        raise InputError("missing option --commands", hint="name the commands to wrap: --commands NAME,..., or all")
     name = _name_of(image) if name is None else given_name("--name", name)
     if options["version"] is not None:
         given_name("--version", options["version"])
@@ -66,10 +88,19 @@ def command(image: str, name: str | None, output: Path | None, dry_run: bool, as
             _deploy(directory / file.name, options, dry_run=True, as_json=as_json)
         return
     _require_ours(file)
-    _require_image(_absolute(image))
+    if not added:  # an image in the yard needs its source no more
+        _require_image(_absolute(image))
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         write_text(file, text)
     _deploy(file, options, dry_run=False, as_json=as_json)
+
+
+def _require_alone() -> None:
+    """Require that --add is the only option that says what is wrapped: the rest is as it was."""
+    source = click.get_current_context().get_parameter_source
+    for name, option in _SETTINGS.items():
+        if source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise InputError(f"--add and --{option}: all else stays as it was", hint="change the file, and deploy it")
 
 
 def _deploy(file: Path, options: dict[str, Any], **flag: bool) -> None:
@@ -80,7 +111,9 @@ def _deploy(file: Path, options: dict[str, Any], **flag: bool) -> None:
 
 
 def _name_of(image: str) -> str:
-    """``powerai`` for sif:images/powerai.sif, docker-archive:powerai.tar.gz and a base of this name."""
+    """``powerai`` for sif:images/powerai.sif, docker-archive:powerai.tar.gz, docker://ibm/powerai:1 and such a base."""
+    if image.startswith("docker://"):
+        return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     kind, _, rest = image.rpartition(":") if image.count(":") == 1 else ("", "", image)
     if image.count(":") > 1:
         rest = image.split(":")[1]

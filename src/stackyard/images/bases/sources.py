@@ -25,7 +25,7 @@ from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import ARCHITECTURES, Layer
 from stackyard.images.bases.unpack import LIMIT_HINT, MOST_BYTES, CheckedHeader
 from stackyard.images.oci.layout import MANIFEST, Reference, image, read
-from stackyard.images.oci.transfer import failure
+from stackyard.images.oci.transfer import ANSWER_S, failure
 from stackyard.images.sif import file as sif
 
 PULL_TIMEOUT_S = 6 * 3600.0
@@ -119,6 +119,36 @@ def digest_in_layout(source: Source, platform: str) -> str:
     return image(Reference(directory, source.tag), architecture=_architecture(platform)).manifest.digest
 
 
+def digest_in_registry(source: Source, platform: str) -> str:
+    """The digest that a registry has for an image of a platform: a few kilobytes are fetched, by skopeo.
+
+    Raises:
+        InputError: the registry has it for other platforms only.
+        MissingError: skopeo is missing.
+        StackyardError: the registry cannot be reached, or does not have it.
+    """
+    _require_skopeo()
+    words = ["skopeo", "inspect", "--raw", f"docker:{source.place}"]
+    done = run(words, check=False, timeout_s=ANSWER_S)
+    if done.returncode:
+        raise failure(f"look up {source}", source.place.strip("/").partition("/")[0], done)
+    data = done.stdout.encode()
+    manifest = parsed(data, str(source))
+    if "manifests" not in manifest:
+        return "sha256:" + hashlib.sha256(data).hexdigest()
+    try:
+        found = [
+            entry
+            for entry in _objects(manifest["manifests"], source)
+            if (entry["platform"]["os"], entry["platform"]["architecture"]) == ("linux", _architecture(platform))
+        ]
+        return str(found[0]["digest"])
+    except (KeyError, TypeError) as error:
+        raise _incomplete(source, error) from error
+    except IndexError:
+        raise InputError(f"{source} is not for {platform}", hint="name an image for this platform") from None
+
+
 def _incomplete(source: Source, error: Exception) -> InputError:
     why = f"missing key {error}" if isinstance(error, KeyError) else str(error)
     return InputError(f"{source} is not a complete image: {why}", hint="save the image again")
@@ -178,11 +208,15 @@ def _opened(path: Path) -> IO[bytes]:
         ) from error
 
 
-def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
-    """Fetch with skopeo, using its own logins and policy; the manifest is not converted."""
+def _require_skopeo() -> None:
     if which("skopeo") is None:
         hint = "install skopeo, or save the image elsewhere: skopeo copy docker://... docker-archive:FILE"
         raise MissingError("skopeo not found: it fetches images from registries", hint=hint)
+
+
+def _from_registry(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
+    """Fetch with skopeo, using its own logins and policy; the manifest is not converted."""
+    _require_skopeo()
     architecture = _architecture(platform)
     with scratch("pull") as work:
         words = ["skopeo", "--override-os", "linux", "--override-arch", architecture, "copy", "--retry-times", "3"]

@@ -102,7 +102,8 @@ def _wrapped(
         result,
         container={
             "source": taken.source, "digest": taken.digest, "labels": dict(taken.labels), "mode": request.mode,
-            "commands": programs, "shell": _shell(listed),
+            "commands": programs, "shell": _shell(listed), "environment": environ,
+            "directory": taken.defaults.directory,
         },
         disk=replace(disk.measure([paths.image.stat(), paths.launcher.stat()]), link_mode="image"),
         files_sha256=files,
@@ -137,6 +138,8 @@ def _shell(listed: Inventory) -> str:
 
 def _environment(record: BuildRecord, request: Wrap, taken: CopiedImage, listed: Inventory) -> dict[str, str]:
     """The environment from the image: its configuration, and the result of its scripts for Apptainer."""
+    if taken.environment is not None:
+        return dict(taken.environment)
     values = dict(line.partition("=")[::2] for line in taken.defaults.env if "=" in line)
     values.setdefault("PATH", ":".join(PATH))
     if listed.programs(SCRIPTS) or any(path.startswith(f"{SCRIPTS}/") for path in listed.entries):

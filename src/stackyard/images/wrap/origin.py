@@ -25,6 +25,8 @@ from stackyard.images.wrap import layers
 from stackyard.inputs.workspace import Workspace
 from stackyard.yard import disk
 from stackyard.yard.layout import Yard
+from stackyard.yard.revision import revisions
+from stackyard.yard.revision.directories import RevisionPaths
 
 if TYPE_CHECKING:
     from stackyard.inputs.models import Wrap
@@ -46,6 +48,7 @@ class CopiedImage:
     Attributes:
         layers: the offsets of its partitions, the lowest first; empty: it is one SquashFS file.
         notices: sentences for the user.
+        environment: the variables that it sets, with those of its scripts; None: not known yet.
     """
 
     source: str
@@ -55,6 +58,7 @@ class CopiedImage:
     labels: Mapping[str, str]
     layers: tuple[int, ...] = ()
     notices: tuple[str, ...] = ()
+    environment: Mapping[str, str] | None = None
 
 
 def digest_of(wrap: Wrap, workspace: Workspace, directory: Path) -> str:
@@ -74,6 +78,8 @@ def digest_of(wrap: Wrap, workspace: Workspace, directory: Path) -> str:
         return store.find(workspace, wrap.image).base.manifest
     if source.kind == "oci":
         return sources.digest_in_layout(source, this_platform())
+    if source.kind == "docker":
+        return sources.digest_in_registry(source, this_platform())
     file = Path(source.place)
     if source.kind in ("sif", "docker-archive"):
         if not disk.is_file(file):
@@ -105,6 +111,9 @@ def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: 
         InputError: it is for another platform, or its digest differs from the pinned one.
         StackyardError: it is damaged or harmful, or the disk is full.
     """
+    shared = _shared(workspace.yard, wrap.digest, target)
+    if shared is not None:
+        return shared
     source = _source(wrap.image, directory)
     if source is not None and source.kind == "sif":
         return _of_sif(Path(source.place), wrap.digest, target, work)
@@ -123,6 +132,33 @@ def take(wrap: Wrap, workspace: Workspace, directory: Path, target: Path, work: 
     if sha256_file(target) != packed.sha256:
         raise StackyardError(f"{target} is not what was read", hint="see whether the disk of this machine is faulty")
     return CopiedImage(str(source or f"base {base.name}"), wrap.digest, packed, base.defaults, base.defaults.labels)
+
+
+def _shared(yard: Yard, digest: str, target: Path) -> CopiedImage | None:
+    """The image of a revision that was made of the same one: as a further name of its file, without unpacking again.
+
+    Its bytes are compared first. None: no revision of this yard has it, or none that records all that is needed.
+    """
+    for record in revisions.built(yard, on_damage=lambda *_: None):
+        facts, form = record.container, record.form
+        environment, place = (facts or {}).get("environment"), (facts or {}).get("directory")
+        if not facts or facts["digest"] != digest or not isinstance(environment, dict) or not isinstance(place, str):
+            continue
+        image = RevisionPaths.of(record.path).image
+        if not disk.is_file(image):
+            continue
+        disk.link_or_copy(image, target)
+        if sha256_file(target) != form.sha256:  # `verify` names it; the source may have the image still
+            target.unlink()
+            continue
+        packed = squashfs.PackedTree(form.sha256, form.bytes, form.entries, form.packed_with.partition("; launcher")[0])
+        offsets = inventory.offsets(target)
+        if offsets[1:] and layers.lacking():
+            target.unlink()
+            continue
+        taken = CopiedImage(facts["source"], digest, packed, Defaults(directory=place), facts["labels"])
+        return replace(taken, layers=tuple(offsets) if offsets[1:] else (), environment=environment)
+    return None
 
 
 def _of_sif(file: Path, digest: str, target: Path, work: Path) -> CopiedImage:
