@@ -17,14 +17,14 @@ import pytest
 
 from images.basebed import docker_archive, layer, of_directory, system
 from stackyard.core.change import Default, EnvironmentChange, Flags, Operation, Prepend, SetRestorable, UserPath
-from stackyard.core.errors import ChecksFailed, InputError, StackyardError
+from stackyard.core.errors import ChecksFailed, InputError, MissingError, StackyardError
 from stackyard.images import room
 from stackyard.images.bases import fit, store
 from stackyard.images.bases.model import PythonEnvironment
 from stackyard.images.bases.sources import source_of
 from stackyard.images.sif import build as sifbuild
 from stackyard.images.sif import file as sif
-from stackyard.images.sif import inside
+from stackyard.images.sif import inside, sign
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
 from stackyard.yard.kinds.payload import Form
@@ -32,6 +32,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
 from support import images, programs, stackrecords
+from support.cli import stackyard
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -154,6 +155,66 @@ def apptainer(*words: str | Path, **variables: str) -> str:
 
 
 APART = ("--no-home", "--no-mount", "tmp,cwd", "--pwd", "/")
+
+
+def test_it_is_signed(record: BuildRecord, base: store.StoredBase, built: Path, tmp_path: Path) -> None:
+    """Apptainer verifies it by the public key, and refuses it with another key, unsigned, and changed."""
+    programs.need("openssl")
+    environ = images.environ(HOME=str(tmp_path))
+    for name in ("key", "other"):
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", tmp_path / f"{name}.pem"], check=True)
+        words = ["openssl", "pkey", "-in", tmp_path / f"{name}.pem", "-pubout", "-out", tmp_path / f"{name}.pub"]
+        subprocess.run(words, check=True)
+    file = tmp_path / "signed.sif"
+    own = EnvironmentChange((Prepend("PATH", f"{record.prefix}/bin"),))
+    request = sifbuild.SifRequest(record, CHANGE + own, base, file, Site(), "", tmp_path / "key.pem")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/usr/bin:/bin")
+        if not shutil.which("apptainer") and not shutil.which("singularity"):
+            with pytest.raises(MissingError, match="cannot sign a SIF: apptainer or singularity not found"):
+                sifbuild.build(request)
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        sifbuild.build(request)
+        sifbuild.build_base(base, tmp_path / "base.sif", tmp_path / "key.pem")
+
+    def verified(sif_file: Path, key: str = "key") -> bool:
+        words = ["apptainer", "verify", "--key", tmp_path / f"{key}.pub", sif_file]
+        return not subprocess.run(words, env=environ, capture_output=True, check=False).returncode
+
+    assert verified(file) and verified(tmp_path / "base.sif")
+    assert not verified(file, "other") and not verified(built)
+    assert [part.title for part in sif.read(file).parts][-1] == "signature" and not sif.read(built).signatures
+    assert sifbuild.check(file) == sifbuild.check(built)
+    (upper,) = sif.read(file).partitions(sif.OVERLAY)[-1:]
+    data = bytearray(file.read_bytes())
+    data[upper.offset + upper.size // 2] ^= 1
+    (tmp_path / "changed.sif").write_bytes(data)
+    assert not verified(tmp_path / "changed.sif")
+    said = stackyard("image", "inspect", file).out
+    assert f"it is signed; `apptainer verify --key PUBLIC.pem {file}` says whether by that key" in said
+    assert "signed" not in stackyard("image", "inspect", built).out
+    words = ("image", "from", f"sif:{file}", "--name", "signed")
+    said = stackyard("--yard", tmp_path / "yard", *words, HOME=str(tmp_path)).err
+    assert f"{file} was imported as it is, and its signature not verified" in said
+
+
+def test_a_key_that_cannot_sign_is_named_before_the_work(built: Path, tmp_path: Path) -> None:
+    programs.need("openssl", "ssh-keygen")
+    words = ["openssl", "genpkey", "-algorithm", "ed25519", "-aes256", "-pass", "pass:x", "-out", tmp_path / "locked"]
+    subprocess.run(words, check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "ssh"], check=True)
+    for name, says in (
+        ("none", "cannot read the key"), ("ssh.pub", "is not a private key in PEM format"),
+        ("ssh", "it is a key of OpenSSH"), ("locked", "it is encrypted, and neither program asks"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=says) as caught:
+            sign.require(tmp_path / name)
+        assert "openssl genpkey -algorithm ed25519" in str(caught.value.hint)
+    (tmp_path / "environment.yml").write_text("name: x\ndependencies: [no-such-package]\n")
+    words = ["image", "build", tmp_path / "environment.yml", "--base", "x", "--sign", tmp_path / "ssh", "-o", "x"]
+    said = stackyard("--yard", tmp_path / "yard", *words, "--format", "sif", expect=2, HOME=str(tmp_path)).err
+    assert "it is a key of OpenSSH" in said, "and not that the package is not found"
 
 
 def test_a_program_of_the_revision_runs_in_it(record: BuildRecord, built: Path) -> None:

@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from stackyard.images.sif.build import check as check_sif
     from stackyard.images.sif.build import labels_of as sif_labels
     from stackyard.images.sif.file import read as read_sif
+    from stackyard.images.sif.sign import how_to_verify as how_to_verify_sif
+    from stackyard.images.sif.sign import require as require_sif_key
     from stackyard.images.squashfs.bykernel import HELPER as AUTOFS_HELPER
     from stackyard.images.squashfs.bykernel import autofs_maps as autofs_maps
     from stackyard.images.squashfs.enter import run_within as run_within_image

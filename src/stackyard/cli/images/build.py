@@ -34,7 +34,7 @@ def revision_of(context: Context, rev: str) -> BuildRecord:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """The options of the command line: the base, the file or directory to write, and the prefix in the image."""
+    """The options of the command line: the base, the file or directory to write, the prefix in the image, the key."""
 
     base: str
     output: Path
@@ -43,12 +43,15 @@ class ImageOptions:
     compression: Compression
     dry_run: bool
     as_json: bool
+    sign: Path | None = None
 
 
 def oci(context: Context, record: BuildRecord | None, options: ImageOptions) -> None:
     """Write an OCI layout."""
     from stackyard.images.api import Reference, build_image, image_name
 
+    if options.sign:
+        raise InputError("--sign is for --format sif", hint="sign an OCI image in its registry, e.g. by cosign")
     if record is None:
         hint = "its layout is in the yard, see `stackyard image inspect`; `stackyard image push` sends it"
         raise InputError("no REV given: an OCI image of a base alone is the base", hint=hint)
@@ -73,7 +76,9 @@ def sif(context: Context, record: BuildRecord | None, options: ImageOptions) -> 
     if record is None:
         _base_alone(base, options)
         return
-    request = SifRequest(record, change_of(record, workspace.site), base, file, workspace.site, options.prefix)
+    request = SifRequest(
+        record, change_of(record, workspace.site), base, file, workspace.site, options.prefix, options.sign
+    )
     notices = build_sif(request, dry_run=options.dry_run)
     size = 0 if options.dry_run else file.stat().st_size
     if options.as_json:
@@ -91,7 +96,7 @@ def _base_alone(base: StoredBase, options: ImageOptions) -> None:
 
     file = options.output.absolute()
     if not options.dry_run:
-        build_base_sif(base, file)
+        build_base_sif(base, file, options.sign)
     size = 0 if options.dry_run else file.stat().st_size
     if options.as_json:
         show_json({"file": str(file), "base": base.base.name, "bytes": size})
@@ -131,6 +136,7 @@ FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, ImageOptions], None
 @click.option("--name", default="", help="Name of the image in the layout (default: that of the module).")
 @click.option("--prefix", default="", metavar="PATH", help="Where the stack is in it (default: /opt/stackyard/STACK).")
 @compression_option
+@click.option("--sign", type=click.Path(path_type=Path), metavar="KEY.pem", help="Sign a SIF with this private key.")
 @click.option("--dry-run", is_flag=True, help="Say what would be made; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
@@ -143,6 +149,7 @@ def command(
     name: str,
     prefix: str,
     compression: Compression,
+    sign: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -156,19 +163,22 @@ def command(
     path in the yard are changed.
 
     A SIF has the base's files as they are, and REV as overlays: nothing is packed twice, and the same revision and base
-    give the same file. Without REV it is the base alone. In an OCI image equal packages of the stack's revisions are
+    give the same file. Without REV it is the base alone. --sign adds a signature, by Apptainer or SingularityCE, which
+    `apptainer verify --key PUBLIC.pem FILE` verifies. In an OCI image equal packages of the stack's revisions are
     equal layers: a registry and a node keep each once.
     """
-    options = ImageOptions(base, output, name, prefix, compression, dry_run, as_json)
+    options = ImageOptions(base, output, name, prefix, compression, dry_run, as_json, sign)
     if rev is None or not is_file(rev):
         FORMATS[kind](context, None if rev is None else revision_of(context, rev), options)
         return
     if dry_run:
         raise InputError("--dry-run takes a revision, not a file", hint=f"stackyard deploy --dry-run {rev}")
     if kind == "sif":
-        from stackyard.images.api import require_packing
+        from stackyard.images.api import require_packing, require_sif_key
 
         require_packing()  # said before the packages are built
+        if sign:
+            require_sif_key(sign)
     with built(context, Path(rev), base, output.absolute().parent) as (own, record):
         FORMATS[kind](own, record, replace(options, base="base") if is_source(base) else options)
 

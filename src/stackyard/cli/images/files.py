@@ -89,7 +89,14 @@ def _import(
     platform: str, limit_gib: float, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from stackyard.deploy.api import writing
-    from stackyard.images.api import ARCHITECTURES, BaseImport, base_findings, import_base
+    from stackyard.images.api import (
+        ARCHITECTURES,
+        BaseImport,
+        base_findings,
+        how_to_verify_sif,
+        import_base,
+        read_sif,
+    )
 
     workspace, listed = context.workspace(), site.bases.get(name)
     declared = listed.licences if listed else ()
@@ -110,6 +117,8 @@ def _import(
     with writing(workspace):
         base = import_base(workspace.yard, request, on_wait=context.notice)
     show_base(base, as_json)
+    if source.kind == "sif" and (text := how_to_verify_sif(read_sif(Path(source.place)))):
+        context.notice(f"{source.place} was imported as it is, and its signature not verified: {text}")
     if not as_json:
         for finding in base_findings(base.base, site):
             context.notice(finding.message)
@@ -222,7 +231,7 @@ def inspect_file(file: Path, as_json: bool) -> None:
     """The metadata of a SIF file."""
     from dataclasses import asdict
 
-    from stackyard.images.api import read_sif
+    from stackyard.images.api import how_to_verify_sif, read_sif
 
     sif = read_sif(file)
     labels = sif.labels()
@@ -234,6 +243,8 @@ def inspect_file(file: Path, as_json: bool) -> None:
         echo(f"  {part.title} {part.name}: {human_bytes(part.size)}")
     for key, value in sorted(labels.items()):
         echo(f"{key}: {value}")
+    if text := how_to_verify_sif(sif):
+        echo(text)
 
 
 def check_file(file: Path) -> None:

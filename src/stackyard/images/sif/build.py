@@ -19,7 +19,7 @@ from stackyard.images.bases.store import StoredBase
 from stackyard.images.labels import labels as revision_labels
 from stackyard.images.relocation.paths import Moves, place_of, require_place
 from stackyard.images.sif import file as sif
-from stackyard.images.sif import inside, overlay
+from stackyard.images.sif import inside, overlay, sign
 from stackyard.images.squashfs import file as squashfs
 from stackyard.images.squashfs import possible
 from stackyard.inputs.sites.sitemodels import Site
@@ -40,6 +40,7 @@ class SifRequest:
 
     Attributes:
         prefix: where the revision is in the image; empty: where OCI images have it.
+        key: the PEM file of the key to sign it with; None: it is not signed.
     """
 
     record: BuildRecord
@@ -48,6 +49,7 @@ class SifRequest:
     file: Path
     site: Site
     prefix: str = ""
+    key: Path | None = None
 
     @property
     def place(self) -> str:
@@ -62,8 +64,9 @@ def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
         dry_run: only check.
 
     Raises:
-        InputError: the revision does not run on the base, or the base on no node kind of the site.
-        MissingError: mksquashfs is missing, or the revision is an image that cannot be mounted here.
+        InputError: the revision does not run on the base, or the base on no node kind of the site; the key is unusable.
+        MissingError: mksquashfs, or the program that signs, is missing, or the revision is an image that cannot be
+            mounted here.
         DiskFull: the disk has too little room for it.
         StackyardError: it cannot be written.
     """
@@ -71,6 +74,8 @@ def build(request: SifRequest, *, dry_run: bool = False) -> list[str]:
         raise InputError(f"no such directory: {request.file.parent}", hint="create it, or choose another -o")
     require_place(request.place)
     possible.require_packing()
+    if request.key is not None:
+        sign.require(request.key)
     record, base = request.record, request.base
     change = _within(request.change, overlay.moves_of(record, request.place))
     fit.require(record, base, request.place)
@@ -101,21 +106,24 @@ def _labels_of_base(base: StoredBase) -> dict[str, str]:
     }
 
 
-def build_base(base: StoredBase, file: Path) -> None:
+def build_base(base: StoredBase, file: Path, key: Path | None = None) -> None:
     """Write a base alone as a SIF, with the scripts by which a runtime provides the host's libraries.
 
     Raises:
-        MissingError: mksquashfs is missing.
+        InputError: the key is unusable.
+        MissingError: mksquashfs, or the program that signs, is missing.
         StackyardError: it cannot be written.
     """
     possible.require_packing()
+    if key is not None:
+        sign.require(key)
     labels = {**base.base.defaults.labels, **_labels_of_base(base)}
     _require_room(file, base)
     with scratch("sif", file.parent) as work:
         root = _root(work, base, EnvironmentChange(), labels)
         upper = work / "overlay.sqsh"
         squashfs.pack(root, upper)
-        _put_together(base, [upper], labels, f"# the base {base.base.name}\n".encode(), file, work)
+        _put_together(base, [upper], labels, f"# the base {base.base.name}\n".encode(), file, work, key)
 
 
 def _write(request: SifRequest, change: EnvironmentChange, labels: Mapping[str, str]) -> None:
@@ -125,7 +133,7 @@ def _write(request: SifRequest, change: EnvironmentChange, labels: Mapping[str, 
     with scratch("sif", request.file.parent) as work:
         root = _root(work, base, change, labels, request)
         layers = overlay.pack(overlay.Move(record, request.place, root, work))
-        _put_together(base, layers, labels, _recipe(record), request.file, work)
+        _put_together(base, layers, labels, _recipe(record), request.file, work, request.key)
 
 
 def _require_room(file: Path, base: StoredBase, record: BuildRecord | None = None) -> None:
@@ -156,8 +164,9 @@ def _root(
 
 
 def _put_together(
-    base: StoredBase, layers: Sequence[Path], labels: Mapping[str, str], recipe: bytes, file: Path, work: Path
-) -> None:
+    base: StoredBase, layers: Sequence[Path], labels: Mapping[str, str], recipe: bytes, file: Path, work: Path,
+    key: Path | None,
+) -> None:  # fmt: skip
     path = work / "new.sif"
     hashes = dict(zip((OVERLAY_LABEL, CHANGES_LABEL), map(sha256_file, layers), strict=False))
     sif.write(path, base.base.architecture, [
@@ -168,6 +177,8 @@ def _put_together(
           for layer, digest in zip(layers, hashes.values(), strict=True)),
     ])  # fmt: skip
     path.chmod(program_mode())
+    if key is not None:
+        sign.sign(path, key)
     fault_point("sif")
     path.replace(file)
 

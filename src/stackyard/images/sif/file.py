@@ -21,8 +21,10 @@ from stackyard.host.files import at
 
 ARCHITECTURES = {"amd64": b"02", "arm64": b"04", "ppc64le": b"06", "s390x": b"11", "riscv64": b"12"}
 """The names of OCI images and the numbers of SIF."""
-DEFINITION, LABELS, PARTITION, JSON = 0x4001, 0x4003, 0x4004, 0x4006
-KINDS = {DEFINITION: "definition", LABELS: "labels", PARTITION: "partition", JSON: "JSON"}
+DEFINITION, LABELS, PARTITION, SIGNATURE, JSON = 0x4001, 0x4003, 0x4004, 0x4005, 0x4006
+KINDS = {
+    DEFINITION: "definition", LABELS: "labels", PARTITION: "partition", SIGNATURE: "signature", JSON: "JSON",
+}  # fmt: skip
 SYSTEM, DATA, OVERLAY = 2, 3, 4
 PARTS = {1: "system", SYSTEM: "primary system", DATA: "data", OVERLAY: "overlay"}
 INSPECT = "inspect-metadata.json"
@@ -83,6 +85,11 @@ class Sif:
     def layers(self) -> list[Part]:
         """The partitions that a container joins, the lowest first: the system, and its overlays."""
         return [*self.partitions(SYSTEM)[:1], *self.partitions(OVERLAY)]
+
+    @property
+    def signatures(self) -> list[Part]:
+        """The signatures, which nothing here verifies."""
+        return [part for part in self.parts if part.kind == SIGNATURE]
 
     def labels(self) -> dict[str, str]:
         """The labels that `apptainer inspect` shows; empty if the file has none."""
