@@ -74,7 +74,7 @@ class Layout:
 
     def add_json(self, value: Mapping[str, Any]) -> Blob:
         """Add a manifest or a configuration, serialised deterministically."""
-        return self.add_bytes(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
+        return self.add_bytes(_serialised(value))
 
     def add_bytes(self, data: bytes) -> Blob:
         """Add a blob from memory."""
@@ -108,6 +108,15 @@ class Layout:
             with suppress(OSError):
                 os.fsync(handle)
             os.close(handle)
+
+
+def digest_of(value: Mapping[str, Any]) -> str:
+    """The digest of a manifest or a configuration, as `Layout.add_json` writes it."""
+    return "sha256:" + hashlib.sha256(_serialised(value)).hexdigest()
+
+
+def _serialised(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def manifest_of(config: Blob, layers: Sequence[Layer]) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from stackyard.core.secrets import redacted
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import run, which
-from stackyard.images.bases.blobs import EPOCH, TAR, Blob, Layout, manifest_of, parsed, read_small
+from stackyard.images.bases.blobs import EPOCH, TAR, Blob, Layout, digest_of, manifest_of, parsed, read_small
 from stackyard.images.bases.directory import write_layer
 from stackyard.images.bases.model import ARCHITECTURES, Layer
 from stackyard.images.bases.unpack import LIMIT_HINT, MOST_BYTES, CheckedHeader
+from stackyard.images.oci.gzipped import GzipReader
 from stackyard.images.oci.layout import MANIFEST, Reference, image, read
 from stackyard.images.oci.transfer import ANSWER_S, failure
 from stackyard.images.sif import file as sif
@@ -309,7 +310,11 @@ def _archived(tar: tarfile.TarFile, members: Members, name: str, diff: str, layo
 
 
 def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
-    """A directory as one layer, deterministic for the same files and times, independent of their owners."""
+    """A directory as one layer, deterministic for the same files and times, independent of their owners.
+
+    It is compressed with gzip, whose bytes depend on the zlib. Its configuration names the layer before compression, so
+    the configuration's digest does not; nor does that of the manifest with the layer as earlier versions wrote it.
+    """
     root = Path(source.place)
     if not root.is_dir():
         raise InputError(f"no such directory: {root}", hint="check the path")
@@ -321,10 +326,11 @@ def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: i
     try:
         write_layer(root, path)
         with path.open("rb") as stream:
-            blob = layout.add(stream)
+            packed = GzipReader(stream)
+            blob = layout.add(cast(IO[bytes], packed))
     finally:
         path.unlink(missing_ok=True)
-    layer = Layer(blob.digest, blob.size, TAR, blob.digest)
+    layer = Layer(blob.digest, blob.size, f"{TAR}+gzip", packed.digest)
     architecture = _architecture(platform)
     values = {
         "architecture": architecture, "os": "linux", "created": EPOCH, "config": {},
@@ -333,7 +339,8 @@ def _from_directory(source: Source, layout: Layout, platform: str, most_bytes: i
     }  # fmt: skip
     config = layout.add_json(values)
     manifest = layout.add_json(manifest_of(config, (layer,)))
-    return FetchedImage(manifest, values, (layer,), (manifest.digest, config.digest))
+    plain = digest_of(manifest_of(config, (Layer(layer.diff_id, packed.size, TAR, layer.diff_id),)))
+    return FetchedImage(manifest, values, (layer,), (manifest.digest, config.digest, plain))
 
 
 def _from_sif(source: Source, layout: Layout, platform: str, most_bytes: int) -> FetchedImage:
