@@ -25,9 +25,13 @@ class Example:
     """A copy of one example, with its stacks untouched.
 
     ``site.yaml`` is the site but for the places of its channels; ``here.yaml`` has this machine's platform too.
+
+    Args:
+        config: the account's configuration; None: that of the test, or for what tests share the caller's own.
     """
 
-    def __init__(self, name: str, directory: Path, channels: Mapping[str, Path]) -> None:
+    def __init__(self, name: str, directory: Path, channels: Mapping[str, Path], config: Path | None = None) -> None:
+        self.config = config
         self.directory = Path(shutil.copytree(EXAMPLES / name, directory / name))
         self.yard = directory / "yard"
         site = self.site("site.yaml")
@@ -48,7 +52,8 @@ class Example:
     def run(self, *words: str | Path, site: str = "here.yaml", expect: int | None = 0) -> Done:
         """``stackyard`` in the yard of this example. Words that are its files are given with their directory."""
         own = [self.directory / word if (self.directory / word).is_file() else word for word in words]
-        return stackyard("--yard", self.yard, "--site", self.directory / site, *own, expect=expect)
+        variables = {"XDG_CONFIG_HOME": str(self.config)} if self.config else {}
+        return stackyard("--yard", self.yard, "--site", self.directory / site, *own, expect=expect, **variables)
 
     def locked(self, file: str) -> tuple[LockedVariant, ...]:
         """The variants in the lock of a file."""

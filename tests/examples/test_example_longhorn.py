@@ -49,7 +49,8 @@ class Deployed:
 
 @pytest.fixture(scope="module")
 def longhorn(tmp_path_factory: pytest.TempPathFactory) -> Example:
-    return Example("longhorn", tmp_path_factory.mktemp("longhorn"), longhorn_channels())
+    directory = tmp_path_factory.mktemp("longhorn")
+    return Example("longhorn", directory, longhorn_channels(), directory / "config")  # which has what was accepted
 
 
 @pytest.fixture(scope="module")
