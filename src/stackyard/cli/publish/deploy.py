@@ -10,6 +10,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Duration, verb
 from stackyard.cli.output import echo, human_bytes, show_error, show_json
+from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.deploy.api import memo_path, recall_deploy
 from stackyard.inputs.api import Workspace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @verb(
     ("build and publish a stack", "stackyard deploy stack.yaml"),
     ("only one variant of its matrix", "stackyard deploy stack.yaml --variant py312-gpu"),
+    ("only fill the cache, for a build later or for users' conda", "stackyard deploy --fetch-only stack.yaml"),
     ("build it on a node with GPUs, in a batch job", "stackyard deploy --on gpu -t 2:00 stack.yaml"),
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
 @click.option("--image", type=click.Choice(["prefix", "squashfs"]), help="How the files are kept, whatever FILE says.")
 @click.option("--rebuild", is_flag=True, help="Build the next revision of what is there; compile it again, too.")
+@click.option("--fetch-only", is_flag=True, help="Put the packages into the yard's cache; build and publish nothing.")
 @click.option("--mirror", metavar="PLACE", help="Take the locked files from this mirror, a directory or a URL, alone.")
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
 @click.option("--on", metavar="KIND", help="Build in a batch job on a node of this kind (gpu: the one with GPUs).")
@@ -52,6 +55,11 @@ def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json
     """
     batch = {name: options.pop(name) for name in ("time_min", "account", "queue", "short_queue", "scheduler_args")}
     on, run = options.pop("on"), options.pop("recorded")
+    if options.pop("fetch_only"):
+        if on or dry_run or options["rebuild"]:
+            raise InputError("--fetch-only excludes --on, --dry-run and --rebuild", hint="leave one of them out")
+        _fetch(context, files, options, as_json)
+        return
     if on:
         from stackyard.cli.publish.deployjob import deploy_on
 
@@ -63,6 +71,28 @@ def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json
         recorded(run, lambda: _here(context, files, dry_run, as_json, options))
         return
     _here(context, files, dry_run, as_json, options)
+
+
+def _fetch(context: Context, files: tuple[Path, ...], options: dict[str, Any], as_json: bool) -> None:
+    """Fill the yard's cache, and say what is in it now."""
+    from dataclasses import asdict
+
+    from stackyard.cli.display import display
+    from stackyard.deploy.api import fetch_stacks
+    from stackyard.lock.api import tell_notices
+
+    request = _request(context, context.yard(), files, options)
+    with display() as progress:
+        tell_notices(request.stacks, progress)
+        result = fetch_stacks(request, progress)
+    if as_json:
+        show_json({"locks": [str(path) for path in result.locks], "fetched": [asdict(v) for v in result.variants]})
+        return
+    for path in result.locks:
+        echo(f"lock written: {path}")
+    for variant in result.variants:
+        packages = f"{counted(variant.conda, 'conda package')} and {counted(variant.pip, 'pip package')}"
+        echo(f"{variant.module} is already built" if variant.is_built else f"fetched for {variant.module}: {packages}")
 
 
 def _here(context: Context, files: tuple[Path, ...], dry_run: bool, as_json: bool, options: dict[str, Any]) -> None:

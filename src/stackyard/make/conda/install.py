@@ -34,7 +34,7 @@ from stackyard.yard.layout import Yard
 from stackyard.yard.write.atomic import fault_point, replace_symlink
 
 if TYPE_CHECKING:
-    from rattler import PackageCache, PrefixRecord, RepoDataRecord
+    from rattler import Client, PackageCache, PrefixRecord, RepoDataRecord
 
 # For files only; symlinks stay links. With `allow-symbolic-links = false` rattler would copy their targets,
 # fail if one is a directory, and leave out links into another package silently.
@@ -47,10 +47,25 @@ def install(job: Job) -> None:
     Raises:
         StackyardError: a package cannot be read, its hash does not match the lock, or its link script failed.
     """
-    places = [job.yard.package(package.stem) for package in job.locked.conda]
     asyncio.run(_install(job))
-    job.entries.added(CONDA, (place for place in places if not place.is_symlink()))
+    _note(job)
     (job.prefix / "CACHEDIR.TAG").unlink(missing_ok=True)  # backups would skip the prefix
+
+
+def fetch(job: Job) -> None:
+    """Put the locked conda packages into the cache of the job's yard, and nothing anywhere else.
+
+    Raises:
+        StackyardError: as for `install`.
+    """
+    asyncio.run(_fetched(job))
+    _note(job)
+
+
+def _note(job: Job) -> None:
+    """Note the packages of the lock that are in this account's cache."""
+    places = (job.yard.package(package.stem) for package in job.locked.conda)
+    job.entries.added(CONDA, (place for place in places if not place.is_symlink()))
 
 
 def _discard_others(job: Job) -> None:
@@ -64,10 +79,8 @@ def _discard_others(job: Job) -> None:
             notes.place(job.yard, CONDA, place).unlink(missing_ok=True)
 
 
-async def _install(job: Job) -> None:
-    from rattler import Config, Subdir, install
-    from rattler.exceptions import InstallerError
-
+async def _fetched(job: Job) -> tuple[PackageCache, list[RepoDataRecord], Client]:
+    """Fetch and unpack the packages that the cache lacks; the cache, rattler's records, and the connection used."""
     records = [repodata_record(package) for package in job.locked.conda]
     cache = package_cache(job)
     missing = await _not_cached(job, cache, job.locked.conda, records)
@@ -76,6 +89,14 @@ async def _install(job: Job) -> None:
     connection = client({package.url.rsplit("/", 1)[0] for package in (*job.locked.conda, *missing)})
     check_local_archives(missing)
     await unpack(job, missing, connection)
+    return cache, records, connection
+
+
+async def _install(job: Job) -> None:
+    from rattler import Config, Subdir, install
+    from rattler.exceptions import InstallerError
+
+    cache, records, connection = await _fetched(job)
     try:
         with _as_installed(_python_of_base(job), job.prefix) as python:
             await install(

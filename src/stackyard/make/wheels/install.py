@@ -7,6 +7,7 @@ checked against its sha256, and packages from an index are recorded as such (no 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -99,6 +100,25 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     fault_point("link")
 
 
+def fetch(job: Job, wheels: Sequence[Wheel], directory: Path) -> None:
+    """Put wheels into uv's cache: uv installs what that lacks into a directory, which is not used any further.
+
+    Raises:
+        StackyardError: as for `install`.
+    """
+    if not wheels:
+        return
+    for wheel in wheels:
+        require_as_locked(file_name(wheel.url), wheel.name, wheel.version, shown(wheel.url))
+    uvcache.discard_damaged(job, wheels)
+    uvcache.take_from_parents(job, wheels)
+    there = uvcache.held(job.uv_cache, wheels)
+    if missing := [wheel for wheel in wheels if wheel not in there]:
+        _uv_install(job, missing, ["--target", directory, "--python-version", job.python_version], Path(sys.executable))
+    uvcache.settle(job, wheels)
+    uvcache.note(job, wheels)
+
+
 def _fetch(job: Job, wheels: Sequence[Wheel]) -> None:
     """Download and install wheels. If uv cannot read its own cache, that is cleared once."""
     try:
@@ -140,15 +160,27 @@ def install_alone(job: Job, wheel: Wheel, directory: Path) -> None:
     _uv_install(job, [wheel], ["--prefix", directory])
 
 
-def _uv_install(job: Job, wheels: Sequence[Wheel], more: Sequence[str | Path] = (), *, offline: bool = False) -> bool:
-    """Install wheels with uv; False if it is `offline` and a wheel is not in its cache. Other failures raise."""
+def _uv_install(
+    job: Job,
+    wheels: Sequence[Wheel],
+    more: Sequence[str | Path] = (),
+    python: Path | None = None,
+    *,
+    offline: bool = False,
+) -> bool:
+    """Install wheels with uv; False if it is `offline` and a wheel is not in its cache. Other failures raise.
+
+    Args:
+        more: further options for uv.
+        python: the interpreter to install for; None: that of the prefix.
+    """
     filelocks.secure(job.uv_cache / ".lock", job.progress.notice, shared=True)  # by every uv command
     lock = job.work / "pylock.toml"
     settings = indexes.pip_settings(job)
     write_text(lock, pylock(wheels, settings))
     argv: programs.Argv = [
         uv.program(), "pip", "install", "--preview-features", "pylock", "--no-deps", "--break-system-packages",
-        "--no-python-downloads", "--link-mode", _link_mode(job), "--python", job.python, "-r", lock,
+        "--no-python-downloads", "--link-mode", _link_mode(job), "--python", python or job.python, "-r", lock,
         *uv.host_options(settings), *(["--offline"] if offline else []), *more,
     ]  # fmt: skip
     before = _installed(job) if offline else set()
