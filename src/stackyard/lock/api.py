@@ -6,6 +6,7 @@ from stackyard.core.doors import door
 
 if TYPE_CHECKING:
     from stackyard.lock.base.extension import whole as with_base
+    from stackyard.lock.conda.selection import select_packages as select_packages
     from stackyard.lock.explain.changes import moves as package_moves
     from stackyard.lock.explain.diff import compare as compare_packages
     from stackyard.lock.explain.why import chains as requirement_chains
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from stackyard.lock.lockfile.text import read as read_lock
     from stackyard.lock.renewal import Update as Update
     from stackyard.lock.renewal import former as former_variant
+    from stackyard.lock.solve import site_platforms as site_platforms
     from stackyard.lock.stackfiles import load_stacks as load_stacks
     from stackyard.lock.stackfiles import tell_notices as tell_notices
 else:

@@ -101,17 +101,17 @@ def solve_conda(request: CondaRequest) -> tuple[CondaPackage, ...]:
     """
     if not request.specs:
         return ()
-    check([_target(channel, request) for channel in request.channels])
+    check([target_of(channel, request.where) for channel in request.channels])
     records = asyncio.run(_solve(request))
-    packages = [_package(record, request.channels) for record in records]
-    hint = "reindex the channel, or restore the package"
-    return tuple(sorted((hashed(p, StackyardError, "its channel's", hint) for p in packages), key=lambda p: p.name))
+    packages = [hashed_package(record, request.channels) for record in records]
+    return tuple(sorted(packages, key=lambda package: package.name))
 
 
-def _target(channel: Channel, request: CondaRequest) -> Target:
+def target_of(channel: Channel, where: Where | None = None) -> Target:
+    """What must answer of a channel; `where`: the line that needs it, unless the channel has its own."""
     tries = tuple(f"{channel.url}/noarch/{name}" for name in _INDEXES)
     label = "the channel" if channel.name == channel.url else f"the channel {channel.name}"
-    return Target(label, channel.url, tries, where=channel.where or request.where)
+    return Target(label, channel.url, tries, where=channel.where or where)
 
 
 # --------------------------------------------------------------------------- solving
@@ -332,6 +332,16 @@ def _virtual(text: str) -> GenericVirtualPackage:
 
 
 # --------------------------------------------------------------------------- records
+
+
+def hashed_package(record: RepoDataRecord, channels: Sequence[Channel]) -> CondaPackage:
+    """The package of a record from one of these channels, with its sha256, given or computed.
+
+    Raises:
+        StackyardError: its bytes are not those of its channel's index.
+    """
+    hint = "reindex the channel, or restore the package"
+    return hashed(_package(record, channels), StackyardError, "its channel's", hint)
 
 
 def _package(record: RepoDataRecord, channels: Sequence[Channel]) -> CondaPackage:

@@ -70,12 +70,16 @@ class Contents:
 
     def add(self, locked: LockedVariant, settings: PipSettings) -> None:
         """Add the files of a locked variant. `settings`: its sources of pip packages."""
-        for conda in locked.conda:
-            self._put(MirrorFile(conda.url, conda.sha256, _conda_path(conda), conda.size))
+        self.add_conda(locked.conda)
         self.add_pip(locked.pip, settings)
         if locked.interpreter.source in ("host", "uv"):
             label = f"{locked.stack} {locked.version} {locked.variant}".rstrip()
             self._lack(f"Python {locked.interpreter.version} of {label}: {locked.interpreter.path} has to be there")
+
+    def add_conda(self, packages: Iterable[CondaPackage]) -> None:
+        """Add some conda packages."""
+        for package in packages:
+            self._put(MirrorFile(package.url, package.sha256, _conda_path(package), package.size))
 
     def add_pip(self, packages: Iterable[PipPackage], settings: PipSettings) -> None:
         """Add some pip packages."""
