@@ -126,6 +126,37 @@ def test_a_command_is_in_the_image_under_the_name_that_you_give(tool: Wrapped) -
     assert "did you mean say?" in done.err
 
 
+def test_a_script_before_each_command(tool: Wrapped, tmp_path: Path) -> None:
+    script = tool.directory / "before.sh"
+    script.write_text('echo noise; export MADE="$TOOL_MODE" PATH=/opt/own:$PATH\n[ ! -e stop ] || exit 9\nfalse\n')
+    tool.wrap(
+        "--commands", "say,code,copy,sh,env", "--version", "1", "--env", "TOOL_MODE=fast", "--before", "before.sh"
+    )
+    first, commands = tool.root, tool.root / "prefix/bin"
+    done = tool.run(str(commands / "say"), "a b", "", "*")
+    assert done.stdout == f"a b||*|\n{tool.directory}\n", "what it prints is not the command's output"
+    assert done.stderr == "noise\n"
+    done = tool.run(str(commands / "env"))
+    assert "MADE=fast" in done.stdout.splitlines() and "PATH=/opt/own:" in done.stdout
+    assert tool.run(str(commands / "sh"), "-c", "say x; echo $MADE").stderr == "noise\n", "once, not inside again"
+    assert tool.sh("echo $MADE") == "fast\n"
+    assert tool.run(str(commands / "copy"), stdin="one\n").stdout == "one\n"
+    tool.run(str(commands / "code"), "7", expect=7)
+    (tool.directory / "stop").touch()
+    assert not tool.run(str(commands / "say"), expect=9).stdout
+    (tool.directory / "stop").unlink()
+    assert (first / "recipe/before.sh").read_text() == script.read_text()
+    assert "already published" in tool.stackyard("deploy", "tool.yaml").out
+    script.write_text("export MADE=new\n")
+    tool.stackyard("wrap", "tool", "--add", "ls")
+    assert tool.run(str(tool.roots[1] / "launch"), "sh", "-c", "echo $MADE").stdout == "fast\n", "as it was"
+    tool.wrap("--commands", "say,sh", "--version", "1", "--before", "before.sh")
+    assert tool.run(str(tool.roots[2] / "launch"), "sh", "-c", "echo $MADE").stdout == "new\n"
+    assert "8 passed" in tool.stackyard("verify", "tool").out
+    script.write_bytes(b"\xff\0")
+    assert "before.sh" in tool.wrap("--commands", "say", "--version", "2", "--before", "before.sh", expect=2).err
+
+
 def test_commands_are_added_later_and_the_image_is_shared(tool: Wrapped) -> None:
     bound = tool.directory / "bound"
     bound.mkdir()

@@ -137,6 +137,21 @@ def test_what_it_was_is_again_after_a_move(py: Wrapped, tmp_path: Path) -> None:
         made.end()
 
 
+def test_a_script_before_a_python_leaves_it_in_its_environment(py: Wrapped, tmp_path: Path) -> None:
+    made = Wrapped(tmp_path, "py")
+    shutil.copytree(py.directory / "layout", tmp_path / "layout")
+    (tmp_path / "before.sh").write_text("export MADE=1\n")
+    made.wrap("--commands", f"python,pybase={PY}/bin/python3", "--before", "before.sh")
+    code = "import os, sys; print(os.environ['MADE'], sys.prefix)"
+    try:
+        assert made.run(made.command("python"), "-c", code).stdout == f"1 {VENV}\n"
+        assert made.run(made.command("pybase"), "-c", code).stdout == f"1 {PY}\n"
+        made.run(made.command("pybase"), "-m", "venv", "--without-pip", "v")
+        assert made.run(f"{tmp_path}/v/bin/python", "-c", code).stdout == f"1 {tmp_path}/v\n"
+    finally:
+        made.end()
+
+
 def test_an_isolated_container_of_it(py: Wrapped, tmp_path: Path) -> None:
     made = Wrapped(tmp_path, "py")
     oci(tmp_path / "layout", [of_directory(py.directory / "system")], packed=False, Env=ENV)

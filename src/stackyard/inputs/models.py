@@ -267,6 +267,7 @@ class Wrap(LateModel):
     libraries: tuple[WholePath, ...] = Field(
         (), description="Host files added to its library path; * is expanded on the node"
     )
+    before: str = Field("", description="A file of shell that is read in the container before each command")
     host_bindings: bool = Field(False, description="What the site gives images: its launch: container:")
 
     def checked(self) -> None:

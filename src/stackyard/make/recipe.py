@@ -47,6 +47,8 @@ def _files(job: Job) -> Iterator[Path]:
     yield from map(Path, variant.files)
     if variant.post:
         yield Path(variant.post)
+    if variant.wrap is not None and variant.wrap.before:
+        yield Path(variant.wrap.before)
     for how in variant.build.packages.values():
         yield from map(Path, how.patches)
     yield from (Path(check.script) for check in variant.checks if check.script)

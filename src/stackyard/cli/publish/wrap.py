@@ -26,7 +26,7 @@ EXAMPLES = (
 )  # fmt: skip
 _SETTINGS = {
     "commands": "commands", "name": "name", "version": "version", "mode": "mode", "binds": "bind", "variables": "env",
-    "nv": "nv", "host_bindings": "host-bindings", "digest": "digest",
+    "before": "before", "nv": "nv", "host_bindings": "host-bindings", "digest": "digest",
 }  # fmt: skip
 """The options that say what is wrapped, by their parameters."""
 WRITTEN = f"{wrapadd.WRITTEN} Keep it: `stackyard deploy` of this file does the same."
@@ -49,6 +49,8 @@ WRITTEN = f"{wrapadd.WRITTEN} Keep it: `stackyard deploy` of this file does the 
               help="What of the host is in the container: users' directories, or what --bind names.")  # fmt: skip
 @click.option("--bind", "binds", multiple=True, metavar="SOURCE[:TARGET[:ro]]", help="A directory or file of the host.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable in the container.")
+@click.option("--before", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
+              help="A file of shell to read in the container before each command.")  # fmt: skip
 @click.option("--nv", is_flag=True, help="Add the host's NVIDIA driver libraries.")
 @click.option("--host-bindings", is_flag=True, help="Add what the site gives images (launch: container:).")
 @click.option("--digest", default="", metavar="SHA256", help="Refuse the image unless it has this digest.")
@@ -152,6 +154,8 @@ def _lines(image: str, name: str, options: dict[str, Any]) -> Iterator[str]:
         yield f"  bind: {json.dumps(list(options['binds']))}"
     if options["variables"]:
         yield f"  environment: {json.dumps(dict(_pairs(options['variables'])))}"
+    if options["before"]:
+        yield f"  before: {json.dumps(str(Path.cwd() / options['before']))}"
     for key in ("nv", "host_bindings"):
         if options[key]:
             yield f"  {key}: true"

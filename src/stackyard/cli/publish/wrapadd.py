@@ -38,6 +38,7 @@ def joined(
         "commands": tuple(dict.fromkeys([*wrapped.commands, *words])), "version": record.version, "mode": wrapped.mode,
         "binds": [_text(bind) for bind in wrapped.bind],
         "variables": [f"{name}={value}" for name, value in wrapped.environment.items()],
+        "before": _present(wrapped.before, RevisionPaths.of(record.path)),
         "nv": wrapped.nv, "host_bindings": wrapped.host_bindings, "digest": str(record.container["digest"]),
     }  # fmt: skip
     return wrapped.image, record.stack, {**options, **kept}
@@ -61,6 +62,14 @@ def _recorded(context: Context, record: BuildRecord) -> Wrap:
 
 def _is_ours(file: Path) -> bool:
     return file.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN)
+
+
+def _present(file: str, paths: RevisionPaths) -> str:
+    """The file at its own path, or the copy in the revision where that has changed or is gone."""
+    copy, own = paths.recipe / Path(file).name, Path(file)
+    if not file or not copy.is_file() or (own.is_file() and own.read_bytes() == copy.read_bytes()):
+        return file
+    return str(copy)
 
 
 def _text(bind: Bind) -> str:

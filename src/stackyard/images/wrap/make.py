@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.core.findings import some
 from stackyard.host.files.hashing import sha256_file, sha256_text
 from stackyard.images import inventory
@@ -47,6 +47,9 @@ _NVIDIA_DIRECTORIES = ("/usr/lib64", "/usr/lib64/nvidia", "/usr/lib/*-linux-gnu"
 _NVIDIA = ("libcuda.so*", "libnvidia-*.so*", "libnvcuvid.so*", "libnvoptix.so*", "libcudadebugger.so*")
 """The libraries that belong to the driver. Source: Apptainer's nvliblist.conf."""
 SCRIPT_S = 120.0
+BEFORE = ".before"
+"""The script that is read before each command, in the container's place of the prefix."""
+_MOST_SCRIPT = 1 << 20
 _MOST_SETTINGS, _MOST_BYTES = 4095, 128 << 10
 """What the launcher reads at most."""
 _EMPTY = ("/tmp", "/var/tmp")
@@ -96,6 +99,8 @@ def _wrapped(
     settings = _settings(request, taken, environ, listed, next(iter(programs.values())),
                          how.settings(by_launcher=stubs.is_static(paths.launcher)))  # fmt: skip
     stubs.write(payload, programs, settings, how)
+    if request.before:
+        write_text(payload.inside / BEFORE, _script(request.before))
     stubs.add_links(payload, programs, interpreters.with_files(payload, how, programs, listed, paths.work))
     files = _noted(paths)
     return replace(
@@ -132,6 +137,18 @@ def _let_write(paths: RevisionPaths) -> None:
             (paths.root / name).chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
 
 
+def _script(path: str) -> str:
+    """The text of the file that is read before each command."""
+    try:
+        data = Path(path).read_bytes()
+        text = data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {cause(error)}", hint="`before` of `wrap` is a file of shell") from error
+    if len(data) > _MOST_SCRIPT or "\0" in text:
+        raise InputError(f"{path} is not a file of shell", hint="`before` of `wrap` names one of a megabyte at most")
+    return text
+
+
 def _shell(listed: Inventory) -> str:
     return next((shell for shell in ("/bin/bash", "/bin/sh") if listed.is_program(shell)), "")
 
@@ -158,7 +175,7 @@ def _of_scripts(
     if not cat:
         raise InputError(f"cannot tell what the scripts in {SCRIPTS} set: no cat in the image")
     payload = Container(Path(record.prefix))
-    isolated = request.model_copy(update={"mode": "isolated", "bind": (), "libraries": (), "nv": False})
+    isolated = request.model_copy(update={"mode": "isolated", "bind": (), "libraries": (), "nv": False, "before": ""})
     stubs.write(payload, {"sh": "/bin/sh"}, _settings(isolated, taken, {}, listed, "/bin/sh"))
     script = f'for each in {SCRIPTS}/*.sh; do [ ! -f "$each" ] || . "$each" >&2; done; exec {cat} /proc/self/environ'
     clean = {**values, "HOME": "/", "STACKYARD_TMP": str(RevisionPaths.of(record.path).work),
@@ -209,6 +226,10 @@ def _settings(
         lines.append(f"path {environ['PATH']}")
     if taken.defaults.directory.startswith("/"):
         lines.append(f"directory {taken.defaults.directory}")
+    if request.before:
+        if not (shell := _shell(listed)):
+            raise InputError("cannot read `before` in the container: the image has no shell")
+        lines.append(f"before {shell}")
     lines += more
     lines += [f"env {name}={value}" for name, value in sorted(values.items())]
     lines += [f"bind {bind.source}\t{bind.target}\t{'ro' if bind.read_only else 'rw'}" for bind in request.bind]

@@ -26,6 +26,7 @@ from stackyard.inputs.stacks.stackfile import Import, StackFile
 # The values that name a file, by path; `*` is any one step.
 _FILES = (
     ("post",),
+    ("wrap", "before"),
     ("checks", "*", "script"),
     ("licences", "*", "text"),
     ("build", "packages", "*", "patches", "*"),

@@ -118,6 +118,8 @@ def with_contents(value: dict[str, Any]) -> dict[str, Any]:
             licence["text"] = file_inputs(licence["text"])
     if "wrap" in value:  # wherever the image lies, its digest says what it is
         value["wrap"].pop("image")
+        if "before" in value["wrap"]:
+            value["wrap"]["before"] = file_inputs(value["wrap"]["before"])
     return {**value, "post": file_inputs(value["post"])} if "post" in value else value
 
 

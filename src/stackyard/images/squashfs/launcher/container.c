@@ -13,6 +13,7 @@
  * An image of several partitions has more of them (layers.c).
  *
  * Everything is done by the rights that a user has in a user namespace of the own; the user's number stays.
+ *   before SHELL (of the image, which reads prefix/.before before each command)
  *   python PATH<tab>REAL (the interpreter of one, which this program replaces by itself)
  */
 #define LIBRARIES "/.stackyard/libs"
@@ -90,6 +91,8 @@ static void set_variable(const char *name, const char *value) {
   free(all);
 }
 
+static int entered; /* whether this process has come into the container from outside */
+
 /* The environment of the image: none of the host's loader settings, which name libraries of another system. */
 static void set_environment(void) {
   static const char *const leaves[] = {"LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PYTHONHOME", NULL};
@@ -106,6 +109,7 @@ static void set_environment(void) {
   }
   if ((line = one_setting("path"))) set_path(line);
   setenv("STACKYARD_CONTAINER", root, 1);
+  entered = 1;
 }
 
 /* The caller's working directory, where the container has it: another one at its path has other files. */
@@ -210,6 +214,26 @@ static void make_container(int note, const char *folder, const char *log) {
   enter_container(folder, path);
   add_to_note(note, 0, serving);
   serving = 0;
+}
+
+/* Let a shell of the image read the script that is to be read before each command, and then become the command. What the
+ * script prints is not the command's output. */
+static void run_before(const char *path, char **argv, const char *own) {
+  char *shell = entered ? one_setting("before") : NULL, script[PATH_MAX], leads[PATH_MAX];
+  int count = 0, size = 0;
+  if (!shell) return;
+  join_path(script, root, "prefix/.before");
+  while (argv[count]) count++;
+  char **words = calloc(count + 6, sizeof *words);
+  if (!words) fail(126, NULL, "%s", strerror(errno));
+  words[size++] = "sh";
+  words[size++] = "-c";
+  words[size++] = ". \"$0\" >&2\nexec \"$@\"";
+  words[size++] = script;
+  if (path) words[size++] = (char *)(realpath(path, leads) && !strcmp(leads, own) ? path : own_path(path, argv));
+  for (int i = 1; i < count; i++) words[size++] = argv[i];
+  execv(shell, words);
+  fail(126, NULL, "%s: %s", shell, strerror(errno));
 }
 
 static void mount_here(char **argv, const char *asked_for) {

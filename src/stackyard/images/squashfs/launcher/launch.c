@@ -181,6 +181,7 @@ static int is_alive(int pid);
 static void arrive(const char *cwd);
 static const char *own_path(const char *path, char **argv);
 static void become(const char *own, const char *path, char **argv);
+static void run_before(const char *path, char **argv, const char *own);
 #define APPTAINER_WAY "sy_container"
 #else
 #define needed_bytes() 0ull
@@ -188,6 +189,7 @@ static void become(const char *own, const char *path, char **argv);
 #define is_alive(pid) 1
 #define own_path(path, argv) path
 #define become(own, path, argv)
+#define run_before(path, argv, own)
 #define arrive(cwd) \
   if (chdir(cwd) && errno != EACCES) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno))
 #define APPTAINER_WAY "sy_apptainer"
@@ -721,6 +723,7 @@ int main(int argc, char **argv) {
   if (stub || dead) mount_here(argv, path);
   if (direct && !is_there(root)) fail(4, RESTORE, "%s/prefix not found: the files of this revision were removed", root);
   give_back();
+  run_before(direct ? NULL : path, argv, own);
   if (!direct) {
     path = own_path(path, argv);
     become(path, path, argv);
