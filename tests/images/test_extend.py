@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from images.basebed import docker_archive, layer, of_directory, system
-from images.python_bed import PY, VENV, python_image
+from images.python_bed import PY, VENV, VERSION, python_image
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.images.bases import compile as onbase
 from stackyard.images.bases import extend, store
@@ -96,6 +96,28 @@ def test_the_python_on_the_path_that_the_activation_sets(yard: Yard, tmp_path: P
     assert " on conda /opt/conda of system" in inside(*ours).out
     (tmp_path / "site.yaml").write_text(f"bases: {{system: {{activate: 'export PATH={PY}/bin:$PATH'}}}}\n")
     assert "the Python on the PATH that its activation sets" in inside("--site", tmp_path / "site.yaml", *ours).out
+
+
+@pytest.mark.parametrize(("missing", "files"), [("ensurepip", {"pyvenv.cfg"}), ("venv", {"bin"})])
+def test_a_python_without_what_makes_environments(yard: Yard, tmp_path: Path, missing: str, files: set[str]) -> None:
+    """Debian's has no ensurepip: it is a virtual environment all the same, with the pip of the base."""
+    root = python_image(tmp_path / "python")
+    shutil.rmtree(root / PY[1:] / "lib" / VERSION / missing)
+    shutil.rmtree(root / VENV[1:])
+    kept = small_of(yard, tmp_path, root)
+    with mock.patch.dict(os.environ, images.environ()):
+        (tmp_path / "work").mkdir()
+        box = Box(images.apptainer(), kept, tmp_path / "work", ContainerSetup(f"export PATH={PY}/bin:$PATH"))
+        box.prepare()
+        options, variables = extend._environment(box, extend.python_in(box), {})
+        assert {path.name for path in box.venv.iterdir()} >= files
+        is_virtual = missing == "ensurepip"
+        assert (box.venv / "pyvenv.cfg").exists() == (not options) == ("VIRTUAL_ENV" in variables) == is_virtual
+
+
+def small_of(yard: Yard, tmp_path: Path, root: Path) -> store.StoredBase:
+    archive = docker_archive(tmp_path / "a.tar", [of_directory(root)], Env=["PATH=/usr/bin:/bin"])
+    return store.add(yard, store.BaseImport(source_of(f"docker-archive:{archive}"), "system"))
 
 
 def test_the_path_of_a_base_names_its_python(yard: Yard, tmp_path: Path) -> None:

@@ -177,12 +177,16 @@ def _environment(
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """A virtual environment on the base's Python, with access to its packages; pip's options, and variables.
 
-    A Python without its venv module (Python 2; Debian's) gets a prefix that PYTHONPATH names.
+    A Python without ensurepip (Debian's) has its own pip in it. One without its venv module (Python 2) gets a prefix
+    that PYTHONPATH names.
     """
     program = _program(box, python)
+    options = []
     if box.run(program, "-c", "import venv, ensurepip", check=False).returncode:
-        return _prefix(box, program, activated)
-    box.run(program, "-m", "venv", "--system-site-packages", VENV)
+        if box.run(program, "-c", "import venv", check=False).returncode:
+            return _prefix(box, program, activated)
+        options = ["--without-pip"]
+    box.run(program, "-m", "venv", "--system-site-packages", *options, VENV)
     if python.kind == "venv":  # one made from a virtual environment sees the packages of its base only
         code = "import site; print(*site.getsitepackages(), sep='\\n')"
         (own,) = box.venv.glob("lib/python3*/site-packages")
