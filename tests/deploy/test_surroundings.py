@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.deploy import surroundings
+from stackyard.deploy.preconditions import surroundings
 from stackyard.inputs.models import Site
 from stackyard.inputs.workspace import Workspace
 from stackyard.yard.layout import Yard

@@ -14,13 +14,14 @@ from pathlib import Path
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.core.progress import Progress
-from stackyard.deploy import choices, generation, imageable, licences, pathlengths, signing, surroundings
+from stackyard.deploy import choices, generation, licences, signing
 from stackyard.deploy.entries import entries_after
 from stackyard.deploy.forms import in_its_form
 from stackyard.deploy.generation import Step
 from stackyard.deploy.inputs import files_of
 from stackyard.deploy.locking import FreshLock, former_locks, fresh_lock, write_lock
 from stackyard.deploy.plan import Planner, Task, take_back
+from stackyard.deploy.preconditions import imageable, pathlengths, surroundings
 from stackyard.deploy.preview import looked_at
 from stackyard.deploy.published import share_later as sharedlater
 from stackyard.deploy.published.labels import without_labels

@@ -22,7 +22,6 @@ EXAMPLES = (
     ("every program of a directory of it, with a directory of the host",
      "stackyard wrap oci:images:rocm --commands '/opt/conda/bin/*' --bind /scratch/data:/data:ro"),
     ("two more commands, later", "stackyard wrap powerai --add nvcc,nvprof"),
-    ("of a base of the yard, which sees nothing of the host", "stackyard wrap debian --commands gcc --mode isolated"),
 )  # fmt: skip
 _SETTINGS = {
     "commands": "commands", "name": "name", "version": "version", "mode": "mode", "binds": "bind", "variables": "env",

@@ -16,9 +16,10 @@ from stackyard.core import grammar
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.findings import some
 from stackyard.core.progress import Progress
-from stackyard.deploy import deploy, surroundings
+from stackyard.deploy import deploy
 from stackyard.deploy.deploy import Request, Result
 from stackyard.deploy.plan import Planner, Task
+from stackyard.deploy.preconditions import surroundings
 from stackyard.deploy.writing import DeployLeases
 from stackyard.host.files import filelocks, filesystem, home
 from stackyard.host.machine.probe import machine

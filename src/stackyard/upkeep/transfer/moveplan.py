@@ -9,8 +9,9 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.quoting import LONG, plain
-from stackyard.deploy import signing, surroundings
-from stackyard.deploy.pathlengths import require_short_prefix
+from stackyard.deploy import signing
+from stackyard.deploy.preconditions import surroundings
+from stackyard.deploy.preconditions.pathlengths import require_short_prefix
 from stackyard.inputs.models import Site
 from stackyard.inputs.sites.siteyard import site_root
 from stackyard.inputs.workspace import Workspace
