@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import MissingError
-from support import torchstack
+from stackyard.host.files.elf import read_elf
+from support import tinywheel, torchstack
 from support.processes import wait_for
 
 STACKYARD = Path(sys.executable).with_name("stackyard")
@@ -119,6 +121,53 @@ def test_a_second_deploy_compiles_nothing(yard: Path, example: Path) -> None:
     before = json.loads(stackyard(yard, "list", "--json"))
     stackyard(yard, "deploy", example / "stack.yaml")
     assert json.loads(stackyard(yard, "list", "--json")) == before
+
+
+def test_a_pure_python_package_that_is_added_or_moved_compiles_nothing(
+    yard: Path, example: Path, tmp_path: Path
+) -> None:
+    """In a user's own yard, where the paths are others, and then in another revision there."""
+    user = User(yard, tmp_path)
+    stack = shutil.copytree(example, tmp_path / "example")
+    requirements = (stack / "requirements.txt").read_text()
+    wheels = tmp_path / "wheels"
+    for number in (1, 2):
+        tinywheel.wheel(wheels, "pure", f"{number}.0")
+        (stack / "requirements.txt").write_text(f"{requirements}--find-links {wheels}\npure=={number}.0\n")
+        user.stackyard("deploy", "--name", "mine", stack / "stack.yaml")
+        user.has(f"mine/0.28.1-cpu-openmpi-{number}", "pure", f"{number}.0")
+
+
+def test_an_extension_compiles_nothing(yard: Path, tmp_path: Path) -> None:
+    user = User(yard, tmp_path)
+    user.stackyard("extend", "--name", "mine", "--base", "horovod", "--pip", "six")
+    shown = json.loads(user.stackyard("show", "mine", "--json"))
+    assert Path(shown["path"]).is_relative_to(tmp_path)
+    assert " build --wheel " not in Path(shown["path"], "build.log").read_text()
+    assert ticked(user.stackyard("run", "mine", "--", "horovodrun", "--check-build")) == {"PyTorch", "MPI", "Gloo"}
+
+
+class User:
+    """A user with a yard below that of the example, which is a site's here."""
+
+    def __init__(self, yard: Path, home: Path) -> None:
+        self._home, self._site = home, home / "site.yaml"
+        self._site.write_text(f"yard: {yard}\n")
+
+    def stackyard(self, *words: str | Path) -> str:
+        words = (STACKYARD, "--site", self._site, *words)
+        return run(list(words), {"STACKYARD_HOME": str(self._home / "yard"), "OMP_NUM_THREADS": "1"})
+
+    def has(self, module: str, package: str, version: str) -> None:
+        """A revision has this package, its Horovod was not compiled for it, and works."""
+        shown = json.loads(self.stackyard("show", module, "--json"))
+        assert Path(shown["path"]).is_relative_to(self._home)
+        assert (package, version) in {(row["name"], row["version"]) for row in shown["packages"]}
+        assert " build --wheel " not in Path(shown["path"], "build.log").read_text()
+        assert ticked(self.stackyard("run", module, "--", "horovodrun", "--check-build")) == {"PyTorch", "MPI", "Gloo"}
+        (library,) = Path(shown["prefix"]).glob("lib/python3*/site-packages/horovod/torch/mpi_lib_v2*.so")
+        elf = read_elf(library)
+        assert elf is not None and "$ORIGIN/../../torch/lib" in (elf.runpath or elf.rpath)
 
 
 def test_without_the_patch_the_wheel_in_the_cache_is_not_taken(yard: Path, example: Path) -> None:

@@ -43,7 +43,7 @@ def top(common: Path) -> Path:
 
 def code(of_sh: str) -> str:
     """The exit status of a redirection that fails differs between shells."""
-    return of_sh.replace(" 1\n", " 2\n")
+    return of_sh.replace(" 1\n", " 2\n").replace("] 1 [", "] 2 [")
 
 
 def test_root_and_an_account_cannot_write(top: Path, accounts: Accounts) -> None:
@@ -54,6 +54,30 @@ def test_root_and_an_account_cannot_write(top: Path, accounts: Accounts) -> None
     assert code(mine.stdout) == f"reason: \n{SAFE}0 2\n", mine.stderr
     assert code(hers.out) == f"reason: \n{SAFE}{anna.uid} 2\n", hers.err
     assert (top / "file").read_text() == "one\n" and (top / "work/file").read_text() == "one\nmore\nmore\n"
+
+
+NAMED = """
+import sys
+from pathlib import Path
+from stackyard.host.run import command
+from stackyard.host.run.view import view_of
+top = Path(sys.argv[1])
+name = top / "work/second name"
+name.mkdir(exist_ok=True)
+view, reason = view_of([top], [top / "work"], [(name, top / "a dir")])
+done = command.run(["sh", "-c", 'cat "$0/file"; realpath "$0"; echo > "$0/file"', name], view=view, check=False)
+print(reason, done.stdout.split("\\n"), done.returncode, list(name.iterdir()))
+"""
+
+
+def test_a_directory_has_a_second_name_in_the_view_alone(top: Path, accounts: Accounts) -> None:
+    """Nothing tells it from the first one, and it is as read-only."""
+    anna = accounts.user("anna")
+    subprocess.run(["chown", "-R", str(anna.uid), top], check=True)
+    mine = subprocess.run([sys.executable, "-c", NAMED, top], capture_output=True, text=True, check=True)
+    hers = anna.python(NAMED, top)
+    expected = f" ['one', '{top}/work/second name', ''] 2 []\n"
+    assert (code(mine.stdout), code(hers.out)) == (expected, expected), mine.stderr + hers.err
 
 
 @pytest.mark.parametrize("who", ["root", "account"])

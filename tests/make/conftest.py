@@ -57,3 +57,13 @@ def built(tmp_path_factory: pytest.TempPathFactory, small: LockedVariant) -> Yar
     yard = Yard(tmp_path_factory.mktemp("built") / "yard")
     build(yard, small)
     return yard
+
+
+@pytest.fixture(scope="session")
+def site_yard(tmp_path_factory: pytest.TempPathFactory, wheelhouse: dict[str, PipPackage]) -> Yard:
+    """A parent whose caches hold setuptools, so that the tests need not compile its bytecode each time."""
+    from buildbed import build, locked
+
+    yard = Yard(tmp_path_factory.mktemp("site"))
+    build(yard, locked(pip=[wheelhouse[name] for name in ("setuptools", "wheel", "packaging", "idna")]))
+    return yard

@@ -55,14 +55,6 @@ PATCH = """\
 """
 
 
-@pytest.fixture(scope="module")
-def site_yard(tmp_path_factory: pytest.TempPathFactory, wheelhouse: dict[str, PipPackage]) -> Yard:
-    """A parent whose caches hold setuptools, so that the tests need not compile its bytecode each time."""
-    yard = Yard(tmp_path_factory.mktemp("site"))
-    build(yard, locked(pip=[wheelhouse[name] for name in ("setuptools", "wheel", "packaging", "idna")]))
-    return yard
-
-
 @pytest.fixture
 def yard(tmp_path: Path, site_yard: Yard) -> Yard:
     return Yard(tmp_path / "yard", site_yard)
@@ -112,15 +104,6 @@ def test_the_same_inputs_compile_once_and_another_variable_again(
     assert meta["inputs"]["variables"] | more == meta["inputs"]["variables"]
     written = [path for path in yard.root.rglob("*") if path.is_file() and b"t0ken-in-a-build" in path.read_bytes()]
     assert written == []
-
-
-def test_a_wheel_that_names_its_prefix_is_not_used_in_another(yard: Yard, with_setuptools: list[PipPackage]) -> None:
-    lock, spec = locked(pip=with_setuptools), variant(PackageBuild(variables={"EXT_PREFIX": "{prefix}"}))
-    for directory in ("one", "two"):
-        record = build(yard, lock, spec, directory=directory)
-        assert run(record.prefix, "import cext; print(cext.prefix())") == record.prefix
-        assert compilations(record.path) == 1
-    assert wheels.names_path(next(yard.cache.glob("wheels/??/*/*.whl")), yard.root / "stacks/demo")
 
 
 def test_a_patch_is_applied_and_belongs_to_the_key(
@@ -285,7 +268,7 @@ def test_build_requirements_are_compiled_in_the_view(tmp_path: Path, monkeypatch
     )  # fmt: skip
     (tmp_path / "env/lib").mkdir(parents=True)
     view = View((tmp_path,))
-    wheels._environment(job, ["only-an-sdist"], tmp_path / "env", view)  # type: ignore[arg-type]
+    wheels._environment(job, ["only-an-sdist"], tmp_path / "prefix_____", view)  # type: ignore[arg-type]
     assert views == [view, view]
 
 

@@ -27,9 +27,8 @@ from stackyard.make.bytecode.pyfiles import Unit
 from stackyard.make.conda import install as conda
 from stackyard.make.conda import unpack
 from stackyard.make.job import Job
-from stackyard.make.wheels import compile as wheels
+from stackyard.make.wheels import cached, uvcache
 from stackyard.make.wheels import install as pip
-from stackyard.make.wheels import uvcache
 from stackyard.yard.cache.caches import CONDA
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
@@ -149,7 +148,7 @@ def test_a_wheel_that_another_account_compiled_is_found(tmp_path: Path) -> None:
     meta = {"wheel": "x-1.0-py3-none-any.whl", "sha256": digest, "prefix": ""}
     (directory / "meta.json").write_text(json.dumps(meta))
     package = PipPackage("x", "1.0", "sdist", "https://h/x-1.0.tar.gz", "cd" * 32)
-    found = wheels.kept(Yard(tmp_path), package, "abcdef000000", "/p")
+    found = cached.kept(Yard(tmp_path), package, "abcdef000000", "/p")
     assert found is not None and found.sha256 == digest
 
 

@@ -35,7 +35,7 @@ from stackyard.yard.write.lease import Lease
 if TYPE_CHECKING:
     from stackyard.inputs.models import Check, Site, Variant
     from stackyard.make.tools import Tool
-    from stackyard.make.wheels.compile import CompiledWheel
+    from stackyard.make.wheels.cached import CompiledWheel
     from stackyard.make.wheels.install import Wheel
 
 __all__ = ["build", "input_hash", "is_build_of"]

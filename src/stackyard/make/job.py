@@ -96,14 +96,17 @@ class Job(Workspace):
         """The verified cache entries that this build links from."""
         return Entries(self.yard, self.progress, deep=self.deep)
 
-    def view(self, *writable: Path) -> View:
+    def view(self, *writable: Path, names: tuple[tuple[Path, Path], ...] = ()) -> View:
         """The view of the yards for programs of packages: read-only, except for these directories.
+
+        Args:
+            names: second names of directories (`host.run.view.View`).
 
         If that is impossible they see the real files; the end of the build then detects only changes to files linked
         into this prefix. The link scripts of conda packages never have a view: rattler runs them in this process.
         """
         others = (Path(self.variant.adopted.prefix),) if self.variant.adopted else ()
-        return view_of((*(yard.root for yard in self.yard.lineage()), *others), writable)[0]
+        return view_of((*(yard.root for yard in self.yard.lineage()), *others), writable, names)[0]
 
     @cached_property
     def python_version(self) -> str:

@@ -1,9 +1,11 @@
-"""Run as a script: ``readonly.py [PATH ...] -- [PATH ...] -- PROGRAM ...`` becomes the program, in a view of its own.
+"""Run as a script: ``readonly.py [PATH ...] -- [PATH ...] -- [NAME PATH ...] -- PROGRAM ...`` becomes the program, in a
+view of its own.
 
-In that view, a mount namespace, the paths before the first ``--`` are read-only, except those before the second one.
-The files are the same; only what this program and its children can write differs. Root needs nothing for that. Any
-other account gets a user namespace, in which it is itself and has no privilege once the program runs. Without a program
-(``readonly.py [PATH ...] -- [PATH ...]``) it tries the view: exit status 0 if the first path is read-only in it.
+In that view, a mount namespace, the paths before the first ``--`` are read-only, except those before the second one;
+after that, each NAME, an empty directory, shows the directory PATH. The files are the same; only what this program and
+its children can write differs. Root needs nothing for that. Any other account gets a user namespace, in which it is
+itself and has no privilege once the program runs. Without a program (the words up to the third ``--``) it tries the
+view: exit status 0 if the first path is read-only in it.
 
 Exit status 125: the view cannot be made; the last line on standard error says why. Standard library only. The guard
 calls `become_view` in the process that becomes its program.
@@ -23,11 +25,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def main() -> None:
     """Make the view and become the program."""
     words = sys.argv[1:]
-    first = words.index("--")
-    second = words.index("--", first + 1) if "--" in words[first + 1 :] else len(words)
-    if not become_view(words[:second]):
+    ends = [number for number, word in enumerate(words) if word == "--"][:3]
+    end = ends[2] if len(ends) == 3 else len(words)
+    if not become_view(words[:end]):
         sys.exit(NO_VIEW)
-    program = words[second + 1 :]
+    program = words[end + 1 :]
     if not program:
         sys.exit(0 if os.statvfs(words[0]).f_flag & os.ST_RDONLY else 1)
     try:
@@ -38,10 +40,12 @@ def main() -> None:
 
 
 def become_view(words: list[str]) -> bool:
-    """Switch this process to the view ``[PATH ...] -- [PATH ...]``; False on failure, with a reason on stderr."""
+    """Switch this process to a view, by the words of the script; False on failure, with a reason on stderr."""
     first = words.index("--")
+    second = words.index("--", first + 1)
+    names = words[second + 1 :]
     try:
-        enter(words[:first], words[first + 1 :])
+        enter(words[:first], words[first + 1 : second], [(names[at], names[at + 1]) for at in range(0, len(names), 2)])
         os.chdir(os.getcwd())  # noqa: PTH109 - the present one is outside the new mounts
     except OSError as error:
         print(f"{error.filename or 'cannot make a read-only view'}: {error.strerror}", file=sys.stderr, flush=True)
@@ -49,8 +53,8 @@ def become_view(words: list[str]) -> bool:
     return True
 
 
-def enter(readonly: list[str], writable: list[str]) -> None:
-    """Detach from other processes' mounts, and make these paths read-only.
+def enter(readonly: list[str], writable: list[str], names: list[tuple[str, str]]) -> None:
+    """Detach from other processes' mounts, make these paths read-only, and show directories at second names.
 
     Raises:
         OSError: the kernel or the machine's policy refuses.
@@ -63,6 +67,8 @@ def enter(readonly: list[str], writable: list[str]) -> None:
     for point, flags in _mounts():
         if any(_is_in(point, os.path.realpath(top)) for top in readonly) and not any(_is_in(point, w) for w in inside):
             _mount("none", point, _REMOUNT | _BIND | _RDONLY | flags)
+    for name, path in names:
+        _mount(path, name, _BIND | _REC)
 
 
 def _unshare() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.core import secrets
@@ -61,9 +62,13 @@ def read_from_environment(variables: Mapping[str, str]) -> frozenset[str]:
     return frozenset(match[2] for text in variables.values() for match in _WORD.finditer(text) if match[2])
 
 
-def words(job: Job, ncores: str) -> dict[str, str]:
-    """The values of the placeholders in this build."""
-    return {"prefix": os.fspath(job.prefix), "python": os.fspath(job.python), "ncores": ncores}
+_SAME_EVERYWHERE = {name: f"{{{name}}}" for name in ("prefix", "python", "ncores")}
+"""The placeholders in a key. The number of cores changes the time, not the result; of a prefix see `relink`."""
+
+
+def words(prefix: Path, python: Path, ncores: str) -> dict[str, str]:
+    """The values of the placeholders in a build."""
+    return {"prefix": os.fspath(prefix), "python": os.fspath(python), "ncores": ncores}
 
 
 def inputs(
@@ -82,11 +87,10 @@ def inputs(
         "subdirectory": package.subdirectory,
         "locked_inputs": dict(package.build_inputs),
         "patches": [patch_hash(name) for name in (how.patches if how else ())],
-        # the number of cores changes the time, not the result
-        "variables": substitute(variables(job, how), words(job, "{ncores}"), {**os.environ, **environ}),
+        "variables": substitute(variables(job, how), _SAME_EVERYWHERE, {**os.environ, **environ}),
         "config_settings": config_settings(package, how),
         "requires": list(how.requires) if how else [],
-        "tools": {name: [tool.path, tool.version] for name, tool in sorted(tools.items())},
+        "tools": {name: [_place(job, tool.path), tool.version] for name, tool in sorted(tools.items())},
         "modules": list(job.variant.build.modules),
         "isolation": isolated,
         "interpreter": _interpreter(job),
@@ -126,6 +130,12 @@ def binary_packages(job: Job, besides: PipPackage) -> list[str]:
         if p.kind == "wheel" and not p.url.split("#")[0].endswith("-none-any.whl")
     ]
     return sorted([*conda, *wheels])
+
+
+def _place(job: Job, program: str) -> str:
+    """The path of a program; of one in the prefix, where it is there."""
+    path = Path(program)
+    return f"{{prefix}}/{path.relative_to(job.prefix)}" if path.is_relative_to(job.prefix) else program
 
 
 def _interpreter(job: Job) -> list[str]:

@@ -16,7 +16,7 @@ from stackyard.make.bytecode import cache as bytecode
 from stackyard.make.collisions.settle import BuildCollisions
 from stackyard.make.conda import install as conda
 from stackyard.make.job import Job
-from stackyard.make.wheels import compile as wheels
+from stackyard.make.wheels import cached
 from stackyard.make.wheels import install as pip
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import RevisionPaths
@@ -63,6 +63,6 @@ def _compiled_wheels(record: BuildRecord, locked: LockedVariant, yard: Yard) -> 
     for package in locked.pip:
         key = keys.get(package.name, "")
         if package.kind != "wheel" and key:
-            wheel = wheels.kept(yard, package, key, record.prefix)
+            wheel = cached.kept(yard, package, key, record.prefix)
             if wheel is not None:
                 yield wheel
