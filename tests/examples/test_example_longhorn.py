@@ -201,6 +201,17 @@ def test_users_environments_go_to_their_scratch(deployed: Deployed, tmp_path: Pa
     assert unloaded == "||"
 
 
+def test_the_help_names_what_works_in_the_module(deployed: Deployed, tmp_path: Path) -> None:
+    """powerai has no conda, and its family unloads the module that has: the help loads that first."""
+    shown = deployed.site.typed("lmod", tmp_path, ["module help powerai 2>&1"])
+    lines = re.findall(r"^ {4,}((?:module load|conda) \S.*?)(?: {3,}.*)?$", shown, re.MULTILINE)
+    assert lines == ["module load conda", "conda create -n my_env python"], shown
+    steps = [f'{line} >/dev/null && echo "done: {line}"' for line in lines]
+    out = deployed.site.typed("lmod", tmp_path, ["module load powerai", *steps, LOADED], SCRATCH=str(tmp_path))
+    assert [line for line in out.splitlines() if line.startswith("done: ")] == [f"done: {line}" for line in lines]
+    assert "loaded=[conda/4.8.3-base-1]" in out and (tmp_path / "conda_local/envs/my_env").is_dir()
+
+
 def test_the_policy_for_what_users_solve(deployed: Deployed) -> None:
     path = Path(deployed.site.published()["conda/4.8.3-base-1"]["path"])
     lines = (path / "condarc").read_text().splitlines()

@@ -140,7 +140,9 @@ def _commands(record: BuildRecord) -> str:
     elif record.base:
         lines["pip install NAME"] = "add packages to it; `stackyard status` lists them, `stackyard update` records them"
         lines[f"stackyard show {record.base.id}"] = "the base that it is a layer on"
-    elif _has_python(record) and record.packages:
+    elif _has_python(record) and record.packages and not _is_python_2(record):
+        if record.interpreter:
+            lines["stackyard extend --name mine --pip NAME"] = "add packages in a layer of your own, a module"
         first, *others, last = record.payload.on_top(record.interpreter)
         lines[first] = "create an environment of your own on top, then"
         lines |= dict.fromkeys(others, "let it see this stack's packages, then")
@@ -155,6 +157,11 @@ def _commands(record: BuildRecord) -> str:
 
 def _has_python(record: BuildRecord) -> bool:
     return bool(record.interpreter) or any(p.kind == "pip" or p.name == "python" for p in record.packages)
+
+
+def _is_python_2(record: BuildRecord) -> bool:
+    """Whether its Python has no venv, and cannot be extended."""
+    return str(record.interpreter.get("version", "")).startswith("2.")
 
 
 def _whatis(record: BuildRecord, shown: Sequence[PackageRecord], entry: Entry | None) -> tuple[tuple[str, str], ...]:
