@@ -33,7 +33,8 @@ class Bed:
         self.directory, self.wheels = directory, testbed.wheels(testbed.HERE / "wheels.txt")
         self.environ = {
             "PATH": f"{STACKYARD.parent}:/usr/bin:/bin", "HOME": str(directory / "home"), "LANG": "C.UTF-8",
-            "STACKYARD_HOME": str(directory / "mine"), "STACKYARD_SITE": str(directory / "site.yaml"), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.wheels),
+            "STACKYARD_HOME": str(directory / "mine"), "STACKYARD_SITE": str(directory / "site.yaml"),
+            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.wheels),
         }  # fmt: skip
         (directory / "home").mkdir()
         channels = {"default": ["defaults"], "mirrors": mirrors(longhorn_channels())}

@@ -20,6 +20,7 @@ from stackyard.core.change import (
     OnUnload,
     Operation,
     Prepend,
+    Prompt,
     Rules,
     SaveValue,
     Set,
@@ -45,6 +46,7 @@ SAMPLES: list[Operation] = [
     Function("f", {"sh": ":"}),
     Alias("a", "b"),
     OnUnload({"sh": ":"}),
+    Prompt("p"),
     Notice("text"),
 ]
 

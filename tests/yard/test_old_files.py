@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stackyard.core.change import Append, EnvironmentChange, Join, OnUnload, SaveValue, Set, SetRestorable
+from stackyard.core.change import Append, EnvironmentChange, Join, OnUnload, Prompt, SaveValue, Set, SetRestorable
 from stackyard.core.errors import StackyardError
 from stackyard.deploy.licences import LEDGER, MARK, Acceptance
 from stackyard.expose.published import MODULE, change_of
@@ -241,6 +241,8 @@ def test_frozen_operations_of_format_1(old: Path, tmp_path: Path) -> None:
     assert change == _frozen_copy(old, tmp_path, 2) == _frozen_copy(old, tmp_path, 3)
     append, join = tuple(_frozen_copy(old, tmp_path, 4))[len(tuple(change)) :]
     assert isinstance(append, Append) and isinstance(join, Join)
+    prompt, modifier = tuple(_frozen_copy(old, tmp_path, 5))[len(tuple(change)) + 2 :]
+    assert (prompt, modifier) == (Prompt("demo"), SetRestorable("CONDA_PROMPT_MODIFIER", "(demo) "))
 
 
 def test_operations_that_only_earlier_versions_wrote() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, field, fields
 from typing import Any, ClassVar, get_args
 
-from stackyard.core.grammar import COMMAND, VALUE, VARIABLE
+from stackyard.core.grammar import COMMAND, LABEL, VALUE, VARIABLE
 from stackyard.core.late import dataclass
 
 
@@ -36,7 +36,8 @@ class _Operation:
                 rule(text)
 
 
-_NAMES = {"variable": VARIABLE, "source": VARIABLE, "bases": VARIABLE, "carry": VARIABLE, "name": COMMAND}
+_NAMES = {"variable": VARIABLE, "source": VARIABLE, "bases": VARIABLE, "carry": VARIABLE, "name": COMMAND,
+          "label": LABEL}  # fmt: skip
 """The grammars of fields that hold names; all others hold values."""
 
 
@@ -206,6 +207,22 @@ class OnUnload(_Operation):
 
 
 @dataclass(frozen=True)
+class Prompt(_Operation):
+    """Show ``(label)`` and a blank in front of the prompt of an interactive shell, and remove them on unload.
+
+    A shell without a prompt, as that of a script, has none afterwards either.
+    """
+
+    op: ClassVar[str] = "prompt"
+    label: str
+
+    @property
+    def text(self) -> str:
+        """The text in front of the prompt, as conda writes it."""
+        return f"({self.label}) "
+
+
+@dataclass(frozen=True)
 class Notice(_Operation):
     """A message shown when the stack is loaded."""
 
@@ -215,7 +232,7 @@ class Notice(_Operation):
 
 Operation = (
     Prepend | Append | Set | SetRestorable | Default | SaveValue | Flags | Join | UserPath | Function | Alias | OnUnload
-    | Notice
+    | Prompt | Notice
 )  # fmt: skip
 OPERATIONS: tuple[type[Any], ...] = get_args(Operation)
 """Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
@@ -299,7 +316,7 @@ def _apply(operation: Operation, environ: dict[str, str]) -> None:
             environ[variable] = operation.joined(environ.get(variable, ""))
         case UserPath():
             environ.setdefault(operation.variable, user_path(operation, environ))
-        case Function() | Alias() | OnUnload() | Notice():
+        case Function() | Alias() | OnUnload() | Prompt() | Notice():
             pass  # a child process has none of them
         case _:
             raise TypeError(f"no rule for {operation!r}")

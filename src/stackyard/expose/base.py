@@ -92,7 +92,7 @@ def full_change(record: BuildRecord, site: Site, of_base: ops.EnvironmentChange 
         offered = layer_change(record, of_base)
     else:
         offered = commands_change(record) if runs_beside(record) else stack_change(record, site)
-    change = offered + _variables(record, site) + asking_change(record, site)
+    change = offered + _variables(record, site) + asking_change(record, site) + _prompt(record)
     return merged(change + _notice(record, change))
 
 
@@ -115,6 +115,8 @@ def merged(change: ops.EnvironmentChange) -> ops.EnvironmentChange:
         elif isinstance(operation, _OF_A_VARIABLE):
             key = ("variable", operation.variable)
             by_name[key] = _joined(by_name.get(key), operation)
+        elif isinstance(operation, ops.Prompt):  # an extension's replaces that of its base
+            by_name[(operation.op, "")] = operation
         else:
             by_name[(operation.op, f"{number:06d}")] = operation
     return ops.EnvironmentChange(tuple(by_name.values()))
@@ -164,6 +166,14 @@ def _variables(record: BuildRecord, site: Site) -> ops.EnvironmentChange:
     names = {entry["name"] for entry in asked_of_users(record, site)}
     accepted = [ops.SetRestorable(variable, "yes") for name, variable in _licences(record) if name not in names]
     return ops.EnvironmentChange((*own, *accepted))
+
+
+def _prompt(record: BuildRecord) -> ops.EnvironmentChange:
+    """The stack's name in the prompt, and in the variable in which conda keeps what it shows there."""
+    if not record.settings.get("prompt"):
+        return ops.EnvironmentChange()
+    prompt = ops.Prompt(record.stack)
+    return ops.EnvironmentChange((ops.SetRestorable("CONDA_PROMPT_MODIFIER", prompt.text), prompt))
 
 
 def _licences(record: BuildRecord) -> list[tuple[str, str]]:

@@ -80,6 +80,8 @@ def _limits(operation: ops.Operation, format: Format, shell: Shell) -> list[str]
     match operation:
         case ops.Function(name, bodies):
             return _function(name, body in bodies, body, shell)
+        case ops.Prompt() if body == "fish":
+            return ["the prompt is not changed in fish: it is a function there"]
         case ops.OnUnload(bodies) if body not in bodies:
             return [f"nothing is done before an unload in {shell}: no commands for it"]
         case ops.Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):

@@ -232,6 +232,7 @@ class ModuleSettings(LateModel):
     )
     variables: LoadedVariables = Field({}, description="Extra variables, {prefix} replaced")
     notice: Text = ""
+    prompt: bool | None = Field(None, description="The stack's name in the shell's prompt; not set: the site's")
     hidden: bool = False
     deprecated: Deprecation = Field("", description="YYYY-MM-DD and a message, shown at load")
     conda_base: bool | None = Field(None, description="The stack contains conda; not set: determined from its packages")

@@ -316,6 +316,7 @@ def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
 
         above = record_of(variant.base).settings
         settings["family"] = above.get("family", "") if variant.modules.family is None else variant.modules.family
+        settings["prompt"] = bool(above.get("prompt")) if variant.modules.prompt is None else variant.modules.prompt
         for key in ("conflict", "depends_on"):
             settings[key] = list(dict.fromkeys((*(above.get(key) or ()), *settings[key])))
         limits = [most for most in (settings.get("max_nodes"), above.get("max_nodes")) if most]
@@ -330,6 +331,7 @@ def module_settings(variant: Variant, site: Site) -> dict[str, Any]:
     if nothing and variant.wrap is None:
         settings["variables_only"] = True
     settings["family"] = family if own.family is None else own.family
+    settings["prompt"] = (site.modules.prompt and not beside) if own.prompt is None else own.prompt
     settings["depends_on"] = list(dict.fromkeys((*common, *own.depends_on)))
     return settings
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.core import change as ops
 from stackyard.expose.modulefiles.page import Page, page
-from stackyard.expose.modulefiles.rendering import Syntax, messages, missing, ordered, refusal
+from stackyard.expose.modulefiles.rendering import Syntax, messages, missing, ordered, prompt_commands, refusal
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 
@@ -212,6 +212,15 @@ def _on_unload(operation: ops.OnUnload) -> list[str]:
     return [*lines, "end"] if lines else []
 
 
+def _prompt(operation: ops.Prompt) -> list[str]:
+    lines: list[str] = []
+    for shell, commands in prompt_commands(operation).items():
+        lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
+        for command, mode in zip(commands, ("load", "unload"), strict=True):
+            lines.append(f'   execute{{cmd={quote(command)}, modeA={{"{mode}"}}}}')
+    return [*lines, "end"]
+
+
 def _call(name: str, *words: str) -> str:
     return f"{name}({', '.join(words)})"
 
@@ -221,6 +230,7 @@ RULES: ops.Rules = {
     ops.Function: _function,
     ops.Alias: _alias,
     ops.OnUnload: _on_unload,
+    ops.Prompt: _prompt,
     **Syntax(
         "lua", quote, call=_call, inner=_call, listed=lambda words: f"{{{', '.join(words)}}}", append="append_path",
         unset=("nil",), only=lambda tests, line: f"if {' and '.join(tests)} then {line} end",

@@ -41,6 +41,27 @@ def one_line(text: str) -> str:
     return _BREAK.sub(" ", text)
 
 
+def prompt_commands(operation: ops.Prompt) -> dict[str, tuple[str, str]]:
+    """The commands at load and at unload by kind of shell: builtins only, since a prompt is not in the environment.
+
+    The text is removed wherever it is in the prompt: an environment that was activated on top, or the new member of a
+    family, has put its own in front. In csh, which reads a line before it runs it, ``eval`` keeps a prompt that is not
+    set from being an error; Environment Modules needs the semicolon. fish has a function as its prompt: it is left out.
+    """
+    text = f'"{operation.text}"'
+    inside = f'*{text}*) PS1="${{PS1%%{text}*}}${{PS1#*{text}}}" ;;'
+    return {
+        "sh": (
+            f'if [ -n "${{PS1-}}" ]; then PS1={text}"$PS1"; fi',
+            f'case "${{PS1-}}" in {inside} esac',
+        ),
+        "csh": (
+            f"if ( $?prompt ) eval 'set prompt = {text}\"$prompt:q\"';",
+            f'if ( $?prompt ) eval \'if ( "$prompt:q" =~ *{text}* ) set prompt = "$prompt:s/{operation.text}//"\';',
+        ),
+    }
+
+
 class Syntax(NamedTuple):
     """The syntax of one language for operations on variables; both languages have the same commands and helpers.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.core import change as ops
 from stackyard.expose.modulefiles.page import Page, page
-from stackyard.expose.modulefiles.rendering import Syntax, messages, missing, ordered, refusal
+from stackyard.expose.modulefiles.rendering import Syntax, messages, missing, ordered, prompt_commands, refusal
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 
@@ -268,11 +268,22 @@ def _on_unload(operation: ops.OnUnload) -> list[str]:
     return [*lines, "    }", "}"]
 
 
+def _prompt(operation: ops.Prompt) -> list[str]:
+    lines = ["switch -- [module-info shelltype] {"]
+    for shell, (load, unload) in prompt_commands(operation).items():
+        lines.append(f"    {shell} {{")
+        lines.append(f"        if {{$::loading}} {{ puts stdout {quote(load)} }}")
+        lines.append(f"        if {{$::unloading}} {{ puts stdout {quote(unload)} }}")
+        lines.append("    }")
+    return [*lines, "}"]
+
+
 RULES: ops.Rules = {
     ops.Prepend: _prepend,
     ops.Function: _function,
     ops.Alias: _alias,
     ops.OnUnload: _on_unload,
+    ops.Prompt: _prompt,
     **Syntax(
         "tcl", quote, call=lambda *words: " ".join(words), inner=lambda *words: f"[{' '.join(words)}]",
         listed=lambda words: f"[list {' '.join(words)}]", append="append-path", this=("$this",), spread="{*}",

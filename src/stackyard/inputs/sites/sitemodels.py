@@ -166,6 +166,7 @@ class ModulePolicy(LateModel):
     family: Family = "python"
     default: Literal["newest", "first"] = "newest"
     depends_on: tuple[HostModule, ...] = ()
+    prompt: bool = Field(False, description="Loaded stacks show their name in the shell's prompt, as conda does")
 
 
 class Permissions(LateModel):

@@ -53,7 +53,7 @@ _FROM_SITE: dict[str, Any] = {
     "permissions": True,
     # what is frozen beside the prefix when its module is first written
     "user_paths": True,
-    "modules": {"naming", "family", "depends_on"},
+    "modules": {"naming", "family", "depends_on", "prompt"},
 }
 
 
