@@ -15,6 +15,9 @@ import pytest
 
 from stackyard.host.run.identity import this_process
 from stackyard.inputs.models import Site
+from stackyard.inputs.sites.sitemodels import CachePolicy
+from stackyard.inputs.workspace import Workspace
+from stackyard.upkeep.gc import garbage
 from stackyard.yard.cache import notes
 from stackyard.yard.cache.audit import audit
 from stackyard.yard.cache.caches import CONDA
@@ -23,8 +26,9 @@ from stackyard.yard.kinds.extension import BaseRevision
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import children
 from stackyard.yard.revision import revisions
+from stackyard.yard.revision.record import PackageRecord
 from stackyard.yard.write import atomic, trash
-from support import smallyard
+from support import smallyard, stackrecords
 from support.accounts import Accounts
 from support.cli import STACKYARD, inside
 
@@ -237,6 +241,21 @@ def test_killed_at_fifty_points(yard: Yard, tmp_path: Path, points: list[str]) -
         assert state(yard) == wanted, point
         assert trash.items(yard) == [] and trash.interrupted(yard) == [], point
     assert killed == len(points), "points that are not passed test nothing"
+
+
+def test_a_compiled_wheel_stays_while_a_revision_has_it(tmp_path: Path) -> None:
+    """Also the one for other prefixes, from which the next revision's is made."""
+    yard = Yard(tmp_path / "yard")
+    key, unused = "0123456789abcdef" * 4, "fedcba9876543210" * 4
+    for name in (key, f"{key}-0123456789ab", unused, f"{unused}-0123456789ab"):
+        directory = yard.wheels / name[:2] / name
+        directory.mkdir(parents=True)
+        (directory / "meta.json").write_text("{}")
+    packages = (PackageRecord("horovod", "0.28.1", "pip", build=key[:12]),)
+    record = stackrecords.record(yard, "hvd", "1", packages=packages)
+    site = Site(cache=CachePolicy(max_age_days=0))
+    plan = garbage.unshared(Workspace(site, yard), [record], children.Children())
+    assert sorted(item.path.name for item in plan) == [unused, f"{unused}-0123456789ab"]
 
 
 def test_at_once_if_asked_for(yard: Yard, tmp_path: Path) -> None:

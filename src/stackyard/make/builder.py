@@ -28,7 +28,14 @@ from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.collision import Collision, sentences
 from stackyard.yard.revision.directories import RevisionPaths
-from stackyard.yard.revision.record import Activation, BuildRecord, PackageRecord, now, read_record
+from stackyard.yard.revision.record import (
+    KEY_START,
+    Activation,
+    BuildRecord,
+    PackageRecord,
+    now,
+    read_record,
+)
 from stackyard.yard.write import atomic, lease
 from stackyard.yard.write.lease import Lease
 
@@ -359,7 +366,7 @@ def captured(job: Job, root: Path | None = None) -> Activation:
 
 def packages(job: Job, compiled: Sequence[CompiledWheel]) -> tuple[PackageRecord, ...]:
     """All packages for the record, conda's first. A compiled package's build string is the start of its wheel's key."""
-    keys = {c.package.name: c.key[:12] for c in compiled}
+    keys = {c.package.name: c.key[:KEY_START] for c in compiled}
     conda = (
         PackageRecord(p.name, p.version, "conda", p.build, p.channel, p.url, p.sha256, p.size, p.depends)
         for p in job.locked.conda

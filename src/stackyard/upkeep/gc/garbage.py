@@ -30,7 +30,7 @@ from stackyard.yard.others.children import Children
 from stackyard.yard.revision import revisions
 from stackyard.yard.revision.directories import GenerationPaths, RevisionPaths
 from stackyard.yard.revision.manifest import read_manifest
-from stackyard.yard.revision.record import BuildRecord
+from stackyard.yard.revision.record import KEY_START, BuildRecord
 from stackyard.yard.write import lease
 from stackyard.yard.write.trash import Sort
 
@@ -176,8 +176,8 @@ def unshared(workspace: Workspace, records: Collection[BuildRecord], below: Chil
 
 
 def _is_named(entry: Path, names: set[str]) -> bool:
-    """Whether a record names the archive or the wheel that an entry holds."""
-    return entry.parent.name in names or entry.name.partition("-")[0] in names
+    """Whether a record names the archive or the wheel that an entry holds: a wheel by the start of its key."""
+    return not names.isdisjoint((entry.parent.name, entry.name.partition("-")[0], entry.name[:KEY_START]))
 
 
 def _beyond(size: _Size, left: int, site: Site) -> str:

@@ -34,6 +34,10 @@ def now() -> str:
     return clock.now().isoformat(timespec="seconds")
 
 
+KEY_START = 12
+"""The digits of a compiled wheel's cache key that its `PackageRecord.build` has."""
+
+
 @dataclass(frozen=True)
 class PackageRecord:
     """One installed package. `source` is the channel or index; `size` in bytes as downloaded, 0 if not known.
