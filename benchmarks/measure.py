@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,7 @@ def shown(value: float, unit: str) -> str:
     return f"{value / 2**20:.1f} MiB"
 
 
-def alternate(
-    ours: Callable[[], float], theirs: Callable[[], float], count: int, warm_up: int = 1
-) -> list[tuple[float, float]]:
+def alternate(ours: Callable[[], T], theirs: Callable[[], T], count: int, warm_up: int = 1) -> list[tuple[T, T]]:
     """Call both `count` times in alternating order and return the pairs of what they return."""
     for _ in range(warm_up):
         ours()

@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ from stackyard.images.bases.model import PythonEnvironment
 from stackyard.images.bases.sources import source_of
 from stackyard.images.sif import build as sifbuild
 from stackyard.images.sif import file as sif
-from stackyard.images.sif import inside, sign
+from stackyard.images.sif import inside, overlay, sign
 from stackyard.images.squashfs import file as squashfs
 from stackyard.inputs.models import Site
 from stackyard.yard.kinds.payload import Form
@@ -109,6 +111,42 @@ def test_the_same_revision_and_base_give_the_same_file(
         paths.image.unlink()
     assert (tmp_path / "image.sif").read_bytes() == built.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.sif", "image.sif"]
+
+
+def test_it_is_packed_while_what_changes_is_looked_for(
+    record: BuildRecord, base: store.StoredBase, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One waits for the other to begin: in turn neither would."""
+    packing, staging = threading.Event(), threading.Event()
+
+    def packed(*words: Any) -> None:
+        packing.set()
+        assert staging.wait(60)
+        take(*words)
+
+    def staged(move: overlay.Move) -> list[str]:
+        staging.set()
+        assert packing.wait(60)
+        return stage(move)
+
+    take, stage = overlay._take, overlay.stage
+    monkeypatch.setattr(overlay, "_take", packed)
+    monkeypatch.setattr(overlay, "stage", staged)
+    build(record, base, tmp_path / "again.sif")
+    assert (tmp_path / "again.sif").read_bytes() == built.read_bytes()
+
+
+def test_an_error_of_either_ends_the_build_and_leaves_nothing(
+    record: BuildRecord, base: store.StoredBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> Any:
+        raise StackyardError("this one")
+
+    for name in ("_take", "stage"):
+        with monkeypatch.context() as patched, pytest.raises(StackyardError, match="this one"):
+            patched.setattr(overlay, name, failing)
+            build(record, base, tmp_path / "demo.sif")
+        assert not list(tmp_path.iterdir())
 
 
 def test_what_it_says_of_itself(record: BuildRecord, base: store.StoredBase, built: Path) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from mmap import mmap
@@ -37,6 +37,8 @@ _NOTES = re.compile(r"\.dist-info/(direct_url\.json|uv_cache\.json)$")
 COMPILE_S = 1800.0
 _PIECE = 4 << 20
 """Bytes of a file that are looked through at a time."""
+_BATCH = 64
+"""Files that a thread takes at a time: to hand over each by itself takes longer than to read it."""
 
 
 @dataclass
@@ -99,8 +101,9 @@ class Relocation:
         tree = scan(self._tree)
         files = sorted(name for name, status in tree.items() if stat.S_ISREG(status.st_mode))
         self._refuse(tree)
+        batches = [files[start : start + _BATCH] for start in range(0, len(files), _BATCH)]
         with ThreadPoolExecutor(cores()) as pool:
-            seen = dict(zip(files, pool.map(self._look, files, chunksize=32), strict=True))
+            seen = dict(row for rows in pool.map(self._look_at, batches) for row in rows)
         room = self._made_for_any_prefix()
         for name in files:
             if seen[name].moves:
@@ -117,6 +120,9 @@ class Relocation:
         if problems:
             raise InputError(f"cannot pack {self._tree}: {some(problems, 3)}",
                              hint="remove them in the stack's post script")  # fmt: skip
+
+    def _look_at(self, names: Sequence[str]) -> list[tuple[str, _FileTraits]]:
+        return [(name, self._look(name)) for name in names]
 
     def _look(self, name: str) -> _FileTraits:
         """The properties of a file, read in overlapping pieces, since a library may have gigabytes."""

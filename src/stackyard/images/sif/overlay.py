@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -60,18 +61,25 @@ def pack(move: Move) -> tuple[Path, Path]:
     """
     record, work = move.record, move.work
     lower, upper = work / "prefix.sqsh", work / "changes.sqsh"
-    paths = RevisionPaths.of(record.path)
-    if record.payload.is_packed:
-        shutil.copyfile(paths.image, lower)
-        if bad := record.payload.changed(paths.image, read=lower):
-            raise StackyardError(bad, hint=f"`stackyard image check {record.module}`; then deploy again")  # fmt: skip
-    else:
-        squashfs.pack(Path(record.prefix), lower)
     what = f"moving {record.module} to {move.place}"
-    dropped = within.call(record.payload, stage, move, what, again=False)  # it has moved files
+    with ThreadPoolExecutor(1) as pool:  # what reads and what packs take no time from each other on two processors
+        staged = pool.submit(within.call, record.payload, stage, move, what, again=False)  # it has moved files
+        _take(record, lower)
+        dropped = staged.result()
     _wrap(lower, PurePosixPath(move.place), work / "above")
     squashfs.pack(move.root, upper, hidden=[f"{move.place}/{name}".lstrip("/") for name in dropped])
     return lower, upper
+
+
+def _take(record: BuildRecord, file: Path) -> None:
+    """Write the prefix of a revision as a SquashFS file: a copy of its image, or packed."""
+    if not record.payload.is_packed:
+        squashfs.pack(Path(record.prefix), file)
+        return
+    image = RevisionPaths.of(record.path).image
+    shutil.copyfile(image, file)
+    if bad := record.payload.changed(image, read=file):
+        raise StackyardError(bad, hint=f"`stackyard image check {record.module}`; then deploy again")  # fmt: skip
 
 
 def stage(move: Move) -> list[str]:
