@@ -208,3 +208,13 @@ def test_a_withdrawn_revision_is_no_longer_listed(place: Place) -> None:
     assert STACK not in conda.run("env", "list").out
     place.stackyard("withdraw", "powerai/1.7.0-py3-1", "--undo")
     assert STACK in conda.run("env", "list").out
+
+
+def test_gc_keeps_the_packages_that_environments_link(place: Place, clones: dict[Account, Path]) -> None:
+    """The last one here: it removes the revision. What only that used goes, what anna's clone links stays."""
+    place.stackyard("remove", "powerai/1.7.0-py3-1")
+    place.stackyard("gc", "--now", "--keep", "0")
+    left = {path.name.rsplit("-", 2)[0] for path in place.cache.iterdir() if path.is_dir()}
+    assert "tensorflow" in left and "powerai" not in left, "a package without files has nothing to link"
+    place.anna.run(clones[place.anna] / "bin/python", "-c", "import tensorflow")
+    assert STACK not in place.conda(place.bert).run("env", "list").out

@@ -132,6 +132,9 @@ def test_the_same_revision_is_built_from_a_mirror_where_no_server_can_be_reached
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert bed.built(bed.directory / "yard") == bed.built(bed.directory / "first")
+    record = "cache/conda/tool-1.0-0/info/repodata_record.json"  # of its channel, which users' conda asks for it
+    urls = {json.loads((bed.directory / name / record).read_text())["url"] for name in ("yard", "first")}
+    assert len(urls) == 1 and urls.pop().startswith("http://127.0.0.1:")
 
 
 def test_a_web_server_gives_out_a_mirror_and_a_site_names_it(bed: Bed) -> None:
