@@ -50,7 +50,8 @@ def _lines(name: str, entry: Entry, record: BuildRecord) -> Iterator[str]:
     yield f"name: {json.dumps(name)}\nversion: {json.dumps(entry.version)}\n"
     yield f"interpreter: {json.dumps(source)}\n"
     if record.axes:
-        yield f"matrix: {{include: [{json.dumps({**record.axes, 'variant': entry.variant})}]}}\n"
+        axes = {axis: [value] for axis, value in record.axes.items()}
+        yield f"matrix: {json.dumps(axes)}\nvariant: {json.dumps(entry.variant or 'none')}\n"
     if kind_of(recipe) == "stack":
         yield f"imports:\n  - {json.dumps({'file': str(recipe), 'version': entry.version})}\n"
         yield "environment:\n"
