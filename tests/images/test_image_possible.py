@@ -68,6 +68,8 @@ def test_a_deploy_is_refused_before_it_solves(place: Place) -> None:
     assert "user namespace: /dev/fuse" in said, "what each way lacks"
     assert "--allow-unverified" in said
     assert not list(place.directory.rglob("*.lock*")), "nothing was solved"
+    place.confined("deploy", "--fetch-only", place.stack())
+    assert list(place.directory.rglob("*.lock*")), "to be built elsewhere"
     assert "cannot mount images" in place.confined("deploy", "--dry-run", place.stack(), expect=4)
     assert "published" in place.confined("deploy", place.stack(form="image: prefix"))
 

@@ -163,16 +163,24 @@ def stack_platforms(stack: Stack, site: Site) -> tuple[str, ...]:
     return tuple(p for p in platforms if not names or p in names) or tuple(sorted(names))
 
 
-def require(request: Request) -> None:
-    """Raise InputError, MissingError or StackyardError where a deploy cannot succeed, before anything is solved."""
+def require(request: Request, *, building: bool = True) -> None:
+    """Raise InputError, MissingError or StackyardError where a deploy cannot succeed, before anything is solved.
+
+    Args:
+        building: whether it is built on this machine, and not only fetched.
+    """
     surroundings.require(request)
     site_checks(request.site)  # mistakes in them are found before hours of building
     pathlengths.require_short(request, machine().platform)
-    imageable.require_before_lock(request)
+    if building:
+        imageable.require_before_lock(request)
 
 
-def plan(request: Request, locks: Sequence[FreshLock]) -> list[Task]:
+def plan(request: Request, locks: Sequence[FreshLock], *, building: bool = True) -> list[Task]:
     """The task for every variant on this machine. Writes nothing.
+
+    Args:
+        building: as in `require`.
 
     Raises:
         InputError: two stacks define one module.
@@ -191,7 +199,8 @@ def plan(request: Request, locks: Sequence[FreshLock]) -> list[Task]:
                 hint="change the name or the version of one of them",
             )
     entries_after(generations.entries(request.yard), request.site, tasks)  # names are unique
-    imageable.require_before_build(request, tasks)
+    if building:
+        imageable.require_before_build(request, tasks)
     return tasks
 
 

@@ -42,12 +42,12 @@ def fetch_stacks(request: Request, progress: Progress) -> FetchResult:
         StackyardError: as for a deploy; a package cannot be fetched.
     """
     with building(request, [stack.name for stack in request.stacks], progress.notice) as leases:
-        require(request)
+        require(request, building=False)
         locks = lock_all(request, progress)
         leases.check()
         written = tuple(place for locked in locks if (place := write_lock(locked, request.yard, progress)))
         variants = []
-        for task in plan(request, locks):
+        for task in plan(request, locks, building=False):
             is_built = task.record is not None
             if not is_built:
                 licences.require_for_build(request, task.variant)
