@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -100,8 +101,22 @@ def test_it_is_compiled_in_the_base_and_its_ranks_find_each_other(
             stackyard("--yard", work.directory / "yard", "image", *words, cwd=work.directory, timeout_s=1200, **given)
         words = ("launch", "-N", "2", "-r", "1", "-c", "1", "--backend", "mpi", "--stream", "all")
         done = stuckmpi.again(lambda: work.run(*words, "--container", "mpi.sif", "ranks.py", **given), work.directory)
+        wrapped_python_has_it(work.directory / "yard", tmp_path, given)
     said = sorted(re.findall(r"rank (\d) of (\d) on (\w+): (\d+) (\S+) (\S+)", done.out))
     assert [(rank, size, total) for rank, size, _, total, *_ in said] == [("0", "2", "3"), ("1", "2", "3")], done.out
     assert len({host for _, _, host, *_ in said}) == 2
     package = f"/opt/stackyard/venv/lib/{VERSION}/site-packages/mpi4py/__init__.py"
     assert {each[4] for each in said} == {package} and all("/libmpi.so.40" in each[5] for each in said)
+
+
+def wrapped_python_has_it(yard: Path, directory: Path, given: dict[str, str]) -> None:
+    """Commands of the extended base as a module: its mpi4py is imported, and an environment on top starts."""
+    run = ("--yard", yard, "run", "wrapped", "--")
+    words = ("wrap", "mpi", "--commands", "python,mpirun.openmpi", "--name", "wrapped", "--version", "1")
+    stackyard("--yard", yard, *words, cwd=directory, timeout_s=600, **given)
+    code = "import sys, mpi4py.MPI as M; print(sys.prefix, M.Get_library_version().split(',')[0])"
+    assert stackyard(*run, "python", "-c", code, **given).out.startswith("/opt/stackyard/venv Open MPI v4")
+    stackyard(*run, "python", "-m", "venv", "--without-pip", "--system-site-packages", directory / "top", **given)
+    code = "import sys; print(sys.prefix, sys.prefix != sys.base_prefix)"
+    done = subprocess.run([directory / "top/bin/python", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{directory / 'top'} True\n"
