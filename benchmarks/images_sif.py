@@ -24,7 +24,7 @@ from benchmarks.measure import Figure, alternate, figure_of
 from benchmarks.tools import scratch, stackyard
 
 TARGET = 2.0
-PACKING = "-comp zstd -Xcompression-level 9 -b 131072"
+PACKING = "-comp zstd -Xcompression-level 3 -b 131072"
 
 
 def measure(pairs: int = 3) -> list[Figure]:

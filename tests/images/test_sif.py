@@ -103,7 +103,7 @@ def test_the_same_revision_and_base_give_the_same_file(
     build(record, base, tmp_path / "again.sif")
     assert (tmp_path / "again.sif").read_bytes() == built.read_bytes()
     paths = RevisionPaths.of(record.path)
-    packed = squashfs.pack(paths.prefix, paths.image)
+    packed = squashfs.pack(paths.prefix, paths.image, level=squashfs.QUICK)
     try:
         form = Form("squashfs", "image.sqsh", packed.sha256, packed.size, packed.entries, packed.tool)
         build(replace(record, form=form), base, tmp_path / "image.sif")
@@ -442,7 +442,7 @@ def test_a_link_of_the_base_is_not_hidden(yard: Yard, record: BuildRecord, tmp_p
 
 def test_a_revision_whose_image_changed(record: BuildRecord, base: store.StoredBase, tmp_path: Path) -> None:
     paths = RevisionPaths.of(record.path)
-    packed = squashfs.pack(paths.prefix, paths.image)
+    packed = squashfs.pack(paths.prefix, paths.image, level=squashfs.QUICK)
     try:
         form = Form("squashfs", "image.sqsh", "0" * 64, packed.size, packed.entries, packed.tool)
         with pytest.raises(StackyardError, match=r"image\.sqsh has changed"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def build_base(base: StoredBase, file: Path, key: Path | None = None) -> None:
     with scratch("sif", file.parent) as work:
         root = _root(work, base, EnvironmentChange(), labels)
         upper = work / "overlay.sqsh"
-        squashfs.pack(root, upper)
+        squashfs.pack(root, upper, level=squashfs.QUICK)
         _put_together(base, [upper], labels, f"# the base {base.base.name}\n".encode(), file, work, key)
 
 
@@ -141,7 +142,8 @@ def _require_room(file: Path, base: StoredBase, record: BuildRecord | None = Non
     image = record.payload.image if record else None
     files = room.files_of(Path(record.prefix)) if record and image is None else []
     copied = base.base.root.bytes + 2 * (image.stat().st_size if image else 0)
-    room.require(file.parent, files, f"cannot write {file}", squashfs.packed_bytes, times=2, copied=copied,
+    packed = partial(squashfs.packed_bytes, level=squashfs.QUICK)
+    room.require(file.parent, files, f"cannot write {file}", packed, times=2, copied=copied,
                  hint="free some space there, or write it to another disk")  # fmt: skip
 
 

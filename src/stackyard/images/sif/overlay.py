@@ -67,14 +67,16 @@ def pack(move: Move) -> tuple[Path, Path]:
         _take(record, lower)
         dropped = staged.result()
     _wrap(lower, PurePosixPath(move.place), work / "above")
-    squashfs.pack(move.root, upper, hidden=[f"{move.place}/{name}".lstrip("/") for name in dropped])
+    squashfs.pack(
+        move.root, upper, hidden=[f"{move.place}/{name}".lstrip("/") for name in dropped], level=squashfs.QUICK
+    )
     return lower, upper
 
 
 def _take(record: BuildRecord, file: Path) -> None:
     """Write the prefix of a revision as a SquashFS file: a copy of its image, or packed."""
     if not record.payload.is_packed:
-        squashfs.pack(Path(record.prefix), file)
+        squashfs.pack(Path(record.prefix), file, level=squashfs.QUICK)
         return
     image = RevisionPaths.of(record.path).image
     shutil.copyfile(image, file)
