@@ -239,7 +239,7 @@ def test_a_move_that_ends_before_another_one_is_alone_is_seen(
     monkeypatch.setattr(moving, "_create", other)
     site = smallyard.give_site(tmp_path)
     done = inside("--site", site, "--yard", yard.root, "move", new, expect=2)
-    assert ("other to it was not finished" if end == "is killed" else "it holds generations") in done.err
+    assert ("other to it was not finished" if end == "is killed" else "it holds envs, generations") in done.err
     assert "hint: choose " in done.err
 
 

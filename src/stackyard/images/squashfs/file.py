@@ -21,7 +21,6 @@ from stackyard.host.files.hashing import sha256_file
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.images import room
-from stackyard.images.sif import file as sif
 from stackyard.yard import disk
 
 _SUPERBLOCK = struct.Struct("<IIIIIHHHHHHQQ")
@@ -75,9 +74,9 @@ def superblock(file: Path) -> Superblock:
         elif isinstance(error, PermissionError):
             hint = "ask its owner for read permission"
         raise StackyardError(f"cannot read {file}: {cause(error)}", hint=hint) from error
-    if sif.is_one(data):
-        return _of_layers(file)
     if not is_squashfs(data):
+        if layers := _of_layers(file, data):
+            return layers
         raise StackyardError(f"{file} is not a SquashFS image", hint="it may be truncated or of another format")
     _, inodes, _, block, _, kind, _, _, _, _, _, _, size = _SUPERBLOCK.unpack(data)
     if present < size:
@@ -91,7 +90,12 @@ def is_squashfs(head: bytes) -> bool:
     return len(head) >= _SUPERBLOCK.size and int.from_bytes(head[:4], "little") == _MAGIC
 
 
-def _of_layers(file: Path) -> Superblock:
+def _of_layers(file: Path, head: bytes) -> Superblock | None:
+    """The layers of a SIF file together; None for a file of another format."""
+    from stackyard.images.sif import file as sif  # an extension of wheels does without it
+
+    if not sif.is_one(head):
+        return None
     image = sif.read(file)
     blocks = [_SUPERBLOCK.unpack(image.read(part, _SUPERBLOCK.size)) for part in image.layers()]
     if not blocks:

@@ -6,18 +6,20 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted, some
 from stackyard.host.run.command import run
-from stackyard.images import inventory
 from stackyard.images.squashfs.enter import run_within
 from stackyard.images.squashfs.file import superblock
-from stackyard.images.wrap.starts import is_python
 from stackyard.verify.checks.base import Check
 from stackyard.verify.report import CheckResult, Kind
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
+
+if TYPE_CHECKING:
+    from stackyard.images.inventory import Inventory
 
 ENTER_S = 300.0
 _NOT_EXECUTABLE = 126
@@ -67,8 +69,14 @@ def _image(record: BuildRecord, *, deep: bool) -> str:
     return f"{record.payload.facts()['bytes'] / 1e6:,.0f} MB" + (", every byte" if deep else "")
 
 
+def _listed(record: BuildRecord) -> Inventory:
+    from stackyard.images import inventory  # the checks of other revisions do without it
+
+    return inventory.read(RevisionPaths.of(record.path).image)
+
+
 def _commands(record: BuildRecord) -> str:
-    listed = inventory.read(RevisionPaths.of(record.path).image)
+    listed = _listed(record)
     programs = record.origin.commands
     lost = [path for path in programs.values() if not listed.is_program(path)]
     if lost:
@@ -85,8 +93,10 @@ def _container(record: BuildRecord, environ: Mapping[str, str]) -> str:
 
 def _pythons(record: BuildRecord) -> dict[str, str]:
     """The wrapped interpreters of Python, with their paths in the image: one name of each."""
+    from stackyard.images.wrap.starts import is_python
+
     try:
-        listed = inventory.read(RevisionPaths.of(record.path).image)
+        listed = _listed(record)
     except StackyardError:  # reported by the other checks
         return {}
     commands = {name: path for name, path in record.origin.commands.items() if is_python(path, listed)}
