@@ -109,6 +109,7 @@ def test_one_row_makes_an_adopted_image_a_kind_like_others(
 # ------------------------------------------------------------------ who asks which kind a revision is
 
 KIND = {
+    "cli/publish/wrapadd.py": (1, "refuses what was not wrapped"),
     "make/builder.py": (2, "a build is begun: what was adopted is only recorded; what has no packages runs beside"),
     "make/job.py": (1, "what a build shows read-only to programs"),
     "upkeep/transfer/move.py": (1, "a move copies what cannot be built again"),

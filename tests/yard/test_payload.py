@@ -50,12 +50,12 @@ def test_an_unknown_form_is_refused() -> None:
 
 
 def test_only_the_payload_knows_the_inside_of_a_prefix() -> None:
-    """And recipe/install.py, which runs where there is no Stackyard."""
+    """And recipe/install.py, which runs without Stackyard, and images/wrap, which writes what stands for an image's."""
     source = Path(stackyard.__file__).parent
     found = [
         f"{file.relative_to(source)}: {line.strip()}"
         for file in source.rglob("*.py")
         for line in file.read_text(encoding="utf-8").splitlines()
-        if file.name not in ("payload.py", "install.py") and SPELLED.search(f"{line} ")
+        if file.name not in ("payload.py", "install.py") and file.parent.name != "wrap" and SPELLED.search(f"{line} ")
     ]
     assert found == []

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackyard.yard import disk
+from stackyard.yard.kinds.condaprefix import conda_prefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.directories import GenerationPaths
 from stackyard.yard.revision.manifest import Entry
@@ -36,27 +37,15 @@ def write_environments(
     """
     refused = refusals(entries, records, yard)
     shown = [entry for entry in entries if entry.module in records and entry.module not in refused]
-    prefixes = {entry.module: prefix for entry in shown if (prefix := _prefix(entry, records[entry.module], yard))}
+    shown = [entry for entry in shown if entry.is_visible and not entry.hidden]
+    found = {e.module: conda_prefix(records[e.module], yard.named(e.folder).prefix) for e in shown}
+    prefixes = {module: prefix for module, prefix in found.items() if prefix is not None}
     if not prefixes:
         return
     within.make(yard.root, directory)
     for name, prefix in names(prefixes).items():
         target = os.path.relpath(prefix, directory) if prefix.is_relative_to(yard.root) else str(prefix)
         within.symlink(yard.root, directory / name, target)
-
-
-def _prefix(entry: Entry, record: BuildRecord, yard: Yard) -> Path | None:
-    """The conda prefix of a revision; None: users do not see it, or it has none that is complete on disk.
-
-    An image is mounted only while its commands run, and a layer is complete only with its base. The record decides: an
-    adopted prefix may be on a file system that does not answer.
-    """
-    if not entry.is_visible or entry.hidden or record.base is not None or record.payload.kind != "prefix":
-        return None
-    if record.adopted:
-        return Path(record.prefix) if record.adopted.kind == "conda" else None
-    is_conda = any(package.kind == "conda" for package in record.packages)
-    return yard.named(entry.folder).prefix if is_conda else None
 
 
 def names(prefixes: Mapping[str, Path]) -> dict[str, Path]:

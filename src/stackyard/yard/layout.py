@@ -2,6 +2,7 @@
 
 <yard>/
   cache/{conda,sources,wheels,bytecode,uv,repodata,distributions,python,memo,notes}/   a table: `yard.cache.caches`
+  cache/conda/urls.txt                        by which users' conda knows a package cache
   cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
   locks/<spec hash>.lock  locks/files/<hash of a path>.lock
   stacks/<stack>/<version>-<variant>-<revision>/

@@ -54,12 +54,12 @@ def require_before_build(request: Request, tasks: Sequence[Task]) -> None:
     building = [task for task in tasks if task.action == "build"]
     _require_room([task for task in building if task.variant.wrap is None and is_image(task.variant)])
     _require([(task.module, task.variant) for task in building], request)
-    for task in building:
-        if task.variant.base is not None:
+    for module, base in {task.module: task.variant.base for task in building}.items():
+        if base is not None:
             from stackyard.images.squashfs import possible
 
-            record = onbase.record_of(task.variant.base)
-            possible.require_readable(record, f"cannot build {task.module} on {record.module}")
+            record = onbase.record_of(base)
+            possible.require_readable(record, f"cannot build {module} on {record.module}")
 
 
 def _require_room(tasks: Sequence[Task]) -> None:
