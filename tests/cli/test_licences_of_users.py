@@ -26,8 +26,9 @@ class Bed:
 
     directory: Path
 
-    def run(self, *words: str | Path, expect: int = 0, yard: str = "mine") -> Done:
-        return stackyard("--site", self.directory / "site.yaml", "--yard", self.directory / yard, *words, expect=expect)
+    def run(self, *words: str | Path, expect: int = 0, yard: str = "mine", **variables: str) -> Done:
+        given = ("--site", self.directory / "site.yaml", "--yard", self.directory / yard)
+        return stackyard(*given, *words, expect=expect, **variables)
 
     def on_terminal(self, *words: str | Path, says: str, out: IO[str] | None = None, yard: str = "mine") -> str:
         """What a person sees who types this and answers; `out`: where they sent the output."""
@@ -48,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Bed:
     pip = ["--no-index", f"--find-links={wheel(bed.directory / 'wheels', 'leaf', '1.0').parent}", "leaf"]
     stack.write_text(json.dumps({**value, "environment": {"dependencies": [{"pip": pip}]}, "licences": [licence],
                                  "checks": [{"run": ["python", "-c", "import leaf"]}]}))  # fmt: skip
-    bed.run("deploy", stack, "--accept-licence", "Terms", yard="site")
+    bed.run("deploy", stack, "--accept-licence", "Terms", yard="site", HOME=str(bed.directory))  # not that of the tests
     ledger = bed.directory / "site" / "licences.json"
     others = [{**each, "uid": 12345, "who": "anna"} for each in json.loads(ledger.read_text())["acceptances"]]
     atomic.write_json(ledger, {"format": 2, "acceptances": others}, checked=True)
