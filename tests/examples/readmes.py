@@ -90,9 +90,11 @@ class Copy:
         environ = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))}
         environ |= {"HOME": str(self.directory / "home"), "PATH": f"{self.directory}/bin:/usr/bin:/bin", "USER": "user",
                     "LANG": "C.UTF-8", "TERM": "dumb", **self.environ, **variables}  # fmt: skip
+        script = self.directory / "typed.sh"  # not on its standard input, which a program may read
+        script.write_text("\n".join([*start, *numbered]) + "\n")
         done = subprocess.run(
-            ["bash"], input="\n".join([*start, *numbered]) + "\n", cwd=self.here, env=environ, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S, errors="replace",
+            ["bash", script], cwd=self.here, env=environ, text=True, check=False, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S,
         )  # fmt: skip
         parts = re.split(rf"\n{MARK} (\d+)\n", done.stdout)
         texts, ends = parts[::2], parts[1::2]
