@@ -311,7 +311,7 @@ def test_the_run_keeps_what_its_ranks_loaded(
     """The host's with the libraries; without them the image's, with exit status 0, and this the run says."""
     slow = tmp_path / "slow.h"
     slow.write_text(
-        "#include <unistd.h>\nstatic int slow(int us) { (void)us; return sleep(4); }\n#define usleep slow\n"
+        "#include <unistd.h>\nstatic int slow(int us) { (void)us; return sleep(8); }\n#define usleep slow\n"
     )
     hostmpi.compiled(own_image / "slow", hostmpi.mpich("of-image"), "-include", str(slow))
     bindings = mpich_as_libraries(tmp_path)
