@@ -6,17 +6,12 @@ that counts what is fetched.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import http.server
 import json
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -25,6 +20,7 @@ from support.accounts import Account, Accounts, common_directory, give
 from support.cli import Done
 from support.realconda import Conda
 from support.sitechannels import longhorn_channels
+from support.webserver import served
 from support.wheelpkg import host_subdir
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -77,36 +73,18 @@ class Place:
         return self.directory / account.name / "conda_local" / "envs" / name
 
 
-@contextlib.contextmanager
-def counted(directory: Path, fetched: list[str]) -> Iterator[str]:
-    """The directory over http on this machine; the names of packages that are sent are added to the list."""
-
-    class Counting(http.server.SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            name = self.path.rpartition("/")[2]
-            if name.endswith(PACKAGES):
-                fetched.append(name)
-            super().do_GET()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Counting, directory=str(directory)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.fixture(scope="module")
 def place(accounts: Accounts) -> Iterator[Place]:
     """Longhorn's conda and its newest PowerAI, published by anna."""
     channels = longhorn_channels()
     with common_directory() as directory:
         made = Place(accounts, directory, accounts.user("anna"), accounts.user("bert"))
-        with counted(next(iter(channels.values())).parent, made.fetched) as url:
+
+        def asked(path: str) -> None:
+            if path.endswith(PACKAGES):
+                made.fetched.append(path.rpartition("/")[2])
+
+        with served(next(iter(channels.values())).parent, asked) as url:
             shutil.copytree(EXAMPLE, directory, dirs_exist_ok=True)
             yaml = YAML()
             site = yaml.load(directory / "site.yaml")

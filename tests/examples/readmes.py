@@ -19,7 +19,6 @@ READMES = {path.parent.name: path for path in sorted(EXAMPLES.glob("*/README.md"
 LIMIT_S = 1200
 MARK = "@@ end of line"
 _BLOCK = re.compile(r"^```(?:sh|console)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_INDENTED = re.compile(r"(?<=\n\n)((?: {4}\S.*\n)+)")
 
 
 def lines(example: str) -> tuple[str, ...]:
@@ -31,7 +30,7 @@ def lines(example: str) -> tuple[str, ...]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    for block in (*_BLOCK.findall(text), *_INDENTED.findall(re.sub(r"(?ms)^```.*?^```", "", text))):
+    for block in _BLOCK.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
             command = re.split(r"\s+# ", line.strip())[0]
             if command and not command.startswith("#"):

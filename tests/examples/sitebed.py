@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from stackyard.lock.lockfile import text
 from stackyard.lock.lockfile.model import LockedVariant
 from support import modules
+from support.channel import Package, make_channel
 from support.cli import Done, stackyard
 from support.sitechannels import mirrors
 from support.wheelpkg import host_subdir
@@ -76,3 +77,18 @@ class Example:
 def versions(variant: LockedVariant) -> dict[str, str]:
     """The conda packages of a locked variant by name."""
     return {package.name: package.version for package in variant.conda}
+
+
+def pinned(file: Path) -> list[str]:
+    """The requirements of an environment.yml, one word each: ``name=version``, and those of pip ``name==version``."""
+    return [line.split()[1] for line in file.read_text().splitlines() if "  - " in line]
+
+
+def powerai_channel(directory: Path) -> Path:
+    """A channel with the three packages that IBM's image held."""
+    needs = ("python 3.6.*",)
+    return make_channel(directory, [
+        Package("python", "3.6.13", subdir=POWER, files={"share/python": "3.6.13\n"}),
+        Package("tensorflow-gpu", "1.10.0", subdir=POWER, files={"share/tf": "1.10.0\n"}, depends=needs),
+        Package("pytorch", "0.4.1", subdir=POWER, files={"share/torch": "0.4.1\n"}, depends=needs),
+    ])  # fmt: skip

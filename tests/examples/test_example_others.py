@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sitebed import EXAMPLES, POWER, Example, versions
+from sitebed import EXAMPLES, POWER, Example, pinned, powerai_channel, versions
 
 from support.channel import Package, make_channel
 from support.cli import stackyard
@@ -42,7 +42,7 @@ def names(understood: dict[str, Any]) -> list[str]:
 @pytest.fixture
 def lumi(tmp_path: Path) -> Example:
     """LUMI with a channel that has what its environment.yml asks for by name and version, to be locked."""
-    lines = [line.split()[1] for line in (EXAMPLES / "lumi/environment.yml").read_text().splitlines() if "  - " in line]
+    lines = pinned(EXAMPLES / "lumi/environment.yml")
     pairs = [line.split("=") for line in lines if line.count("=") == 1 and "==" not in line]
     assert len(pairs) == 12
     packages = [Package(name, version, files={f"share/{name}": f"{version}\n"}) for name, version in pairs]
@@ -86,13 +86,7 @@ def test_the_index_that_cannot_be_reached_is_named_with_its_place(
 def powerai(tmp_path_factory: pytest.TempPathFactory) -> Example:
     """Summit with a channel that has the three packages that IBM's image held; locked."""
     tmp_path = tmp_path_factory.mktemp("powerai")
-    needs = ("python 3.6.*",)
-    packages = [
-        Package("python", "3.6.13", subdir=POWER, files={"share/python": "3.6.13\n"}),
-        Package("tensorflow-gpu", "1.10.0", subdir=POWER, files={"share/tf": "1.10.0\n"}, depends=needs),
-        Package("pytorch", "0.4.1", subdir=POWER, files={"share/torch": "0.4.1\n"}, depends=needs),
-    ]
-    channel = make_channel(tmp_path / "channel", packages)
+    channel = powerai_channel(tmp_path / "channel")
     known = ("ibm-powerai", IBM, "https://repo.anaconda.com/pkgs/main", "https://repo.anaconda.com/pkgs/r")
     site = Example("summit-containers", tmp_path, dict.fromkeys(known, channel))
     site.run("lock", "stack.yaml", site="site.yaml")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import poweraibed
 import pytest
+from readmes import lines
 from ruamel.yaml import YAML
 from sitebed import EXAMPLES
 
@@ -52,15 +53,9 @@ snap_ml_mpi.end()
 """
 
 
-def commands() -> list[str]:
-    """The lines of the README, in order."""
-    blocks = re.findall(r"```\n(.*?)```", (DIRECTORY / "README.md").read_text(), re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
-
-
 def the(*words: str) -> str:
     """The only line with these words."""
-    (line,) = [each for each in commands() if all(word in each for word in words)]
+    (line,) = [each for each in lines("summit-containers") if all(word in each for word in words)]
     return line
 
 
@@ -217,7 +212,7 @@ def the_hosts_mpi(machine: Machine) -> None:
     launch = "stackyard --site site.yaml launch -N 2 --backend mpi --stream all --container powerai.sif snap.py"
     (machine.work.directory / "snap.py").write_text(SNAP)
     assert said(machine.run(launch), "snap rank") == [f"snap rank {rank} of 2, {OWN}" for rank in range(2)]
-    check, repair = (line for line in commands() if "bindings check" in line)
+    check, repair = (line for line in lines("summit-containers") if "bindings check" in line)
     found = machine.run(check, "--json", expect=3).value
     assert [each["rule"] for each in found["findings"]] == ["rpath"] and found["rpaths"] == [SNAPML]
     horovod = next(path for path in found["users"] if "/horovod/" in path)

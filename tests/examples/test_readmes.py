@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from readmes import READMES, Copy, lines, unexpected
 from ruamel.yaml import YAML
-from sitebed import EXAMPLES, POWER
+from sitebed import EXAMPLES, pinned, powerai_channel
 
 from stackyard.core.errors import MissingError
 from support import modules, torchstack
@@ -119,7 +119,7 @@ def with_yard(of: Callable[[], Path], example: str, lock: Callable[[], Path]) ->
 
 def lumi(copy: Copy) -> None:
     """conda-forge with what environment.yml names, PyTorch's index with its wheels, and the SIF of the lines before."""
-    names = [each.split()[1] for each in (copy.here / "environment.yml").read_text().splitlines() if "  - " in each]
+    names = pinned(copy.here / "environment.yml")
     pairs = [tuple(each.split("=")) for each in names if each.count("=") == 1]
     with tempfile.TemporaryDirectory() as work:
         real = replace(python_package(Path(work)), version="3.11.7")
@@ -143,13 +143,7 @@ def lumi(copy: Copy) -> None:
 
 def powerai(copy: Copy) -> None:
     """The three packages that IBM's channel has for stack.yaml, and the files that the image's lines would make."""
-    needs = ("python 3.6.*",)
-    packages = [
-        Package("python", "3.6.13", subdir=POWER, files={"share/python": "3.6.13\n"}),
-        Package("tensorflow-gpu", "1.10.0", subdir=POWER, files={"share/tf": "1.10.0\n"}, depends=needs),
-        Package("pytorch", "0.4.1", subdir=POWER, files={"share/torch": "0.4.1\n"}, depends=needs),
-    ]
-    channel = make_channel(copy.directory / "channel", packages)
+    channel = powerai_channel(copy.directory / "channel")
     names = dict.fromkeys(("ibm-powerai", *DEFAULTS), channel.as_uri())
     change(copy, lambda site: site["channels"].update(mirrors=names))
     for name in ("powerai.sif", "tf_cnn_benchmarks.py"):

@@ -14,16 +14,11 @@ from pathlib import Path
 import pytest
 
 from images.image_bed import confined, make
-from images.wrap_bed import Wrapped, bed
+from images.wrap_bed import Wrapped, bed, need
 from support import programs
 from support.processes import wait_for
 
 pytestmark = pytest.mark.real
-
-
-def need() -> None:
-    for name in ("mksquashfs", "squashfuse", "unshare", "gcc"):
-        programs.need(name)
 
 
 @pytest.fixture(scope="module")

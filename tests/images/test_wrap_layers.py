@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from images.image_bed import confined
-from images.wrap_bed import Wrapped, image
+from images.wrap_bed import Wrapped, image, need
 from stackyard.core.errors import MissingError
 from stackyard.images.sif import file as sif
 from stackyard.images.wrap import layers
@@ -60,11 +60,6 @@ def bed(directory: Path) -> Wrapped:
         sources.append(sif.PartSource(sif.PARTITION, tree.name, packed, part))
     sif.write(directory / "tool.sif", "amd64", sources)
     return Wrapped(directory)
-
-
-def need() -> None:
-    for name in ("mksquashfs", "squashfuse", "unshare", "gcc"):
-        programs.need(name)
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,9 @@ import pytest
 
 from images.basebed import oci, of_directory
 from images.python_bed import ENV, MPI, PY, VENV, VERSION, python_bed
-from images.wrap_bed import Wrapped
+from images.wrap_bed import Wrapped, need
 from stackyard.images.inventory import Inventory, InventoryEntry
 from stackyard.images.wrap.starts import starts, with_parts
-from support import programs
 
 pytestmark = pytest.mark.real
 WHERE = "import sys; print(sys.prefix, sys.base_prefix, sys.executable)"
@@ -23,8 +22,7 @@ COMMANDS = f"python,pybase={PY}/bin/python3,tool,again=tool,mpiexec,sh"
 
 @pytest.fixture(scope="module")
 def module_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapped]:
-    for name in ("mksquashfs", "squashfuse", "unshare", "gcc", "mpiexec.hydra"):
-        programs.need(name)
+    need("mpiexec.hydra")
     made = python_bed(tmp_path_factory.mktemp("py"), mpi=True)
     made.wrap("--version", "1", "--commands", COMMANDS)
     made.end()

@@ -12,6 +12,7 @@ from typing import Any
 
 from images.basebed import oci, of_directory, system
 from images.image_bed import COMMANDS
+from support import programs
 from support.cli import Done, inside
 from support.processes import end_image_servers, image_servers
 
@@ -107,6 +108,12 @@ class Wrapped:
 
     def end(self) -> None:
         end_image_servers(self.yard)
+
+
+def need(*more: str) -> None:
+    """Skip a test where a program is missing that wrapping takes."""
+    for name in ("mksquashfs", "squashfuse", "unshare", "gcc", *more):
+        programs.need(name)
 
 
 def bed(directory: Path, **files: str) -> Wrapped:

@@ -5,17 +5,25 @@ from __future__ import annotations
 import functools
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[str]:
-    """The directory over http on this machine; gives the URL without a slash at its end."""
+def served(directory: Path, asked: Callable[[str], object] = lambda path: None) -> Iterator[str]:
+    """The directory over http on this machine; gives the URL without a slash at its end.
+
+    Args:
+        asked: called with the path of each file that is asked for.
+    """
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked(self.path)
+            super().do_GET()
+
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""
 

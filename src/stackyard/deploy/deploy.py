@@ -426,7 +426,7 @@ def verified(
         report = verify.verify(record, modules, request.site, variables=agreed, progress=progress, deep=deep,
                                expectations=expectations, yards=request.yard.lineage())  # fmt: skip
     except MissingError as error:
-        if not request.allow_unverified or record.payload.image is None:
+        if not (request.allow_unverified and record.payload.image and imageable.cannot_mount()):
             raise
         report = not_mounted(record, error)
     write_report(RevisionPaths.of(record.path), report)

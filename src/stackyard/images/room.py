@@ -51,7 +51,7 @@ def require(
     Args:
         what: the operation that is impossible: "cannot write demo.sif".
         times: how often they are written there.
-        copied: the bytes of others that are written as they are.
+        copied: the bytes of further files that are copied and not packed.
 
     Raises:
         DiskFull: there is less.

@@ -25,16 +25,23 @@ HINT = (
 
 
 def is_image(variant: Variant) -> bool:
-    """Whether a variant asks for an image, of its files or of others."""
+    """Whether a variant becomes an image: of its own files, or a third-party one that is wrapped."""
     if variant.wrap is not None:
         return True
     return variant.image == "squashfs" and not refusal("squashfs", "built", on_base=bool(variant.on))
 
 
+def cannot_mount() -> bool:
+    """Whether this machine has no way to mount an image."""
+    from stackyard.images.squashfs import possible
+
+    return bool(possible.lacking())
+
+
 def require_before_lock(request: Request) -> None:
     """Raise where this machine cannot make the images of stacks that the yard does not have yet.
 
-    Those of others are asked for by `require_before_build`: what is built already needs no image.
+    `require_before_build` asks for stacks that the yard has: what of them is built already needs no image.
 
     Raises:
         MissingError: it cannot pack or mount them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from functools import lru_cache
@@ -42,6 +43,11 @@ def sha256_stream(stream: BinaryIO) -> str:
     while block := stream.read(_BLOCK):
         digest.update(block)
     return digest.hexdigest()
+
+
+def urlsafe(digest: bytes) -> str:
+    """A digest as a wheel's RECORD has it (PEP 427): base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def sha256_text(text: str) -> str:

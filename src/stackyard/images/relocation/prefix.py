@@ -6,7 +6,6 @@ RECORD files, which get the new hashes; bytecode of changed sources, which is co
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError, cause
 from stackyard.core.findings import some
-from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file, urlsafe
 from stackyard.host.run.command import run
 from stackyard.images.oci.layers import Entry, mode_of
 from stackyard.images.relocation.paths import Moves, too_long
@@ -287,5 +286,4 @@ class Relocation:
 
 def _hashed(file: Path) -> tuple[str, str]:
     """Hash and size in the format of RECORD."""
-    digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_file(file))).rstrip(b"=")
-    return f"sha256={digest.decode()}", str(file.stat().st_size)
+    return f"sha256={urlsafe(bytes.fromhex(sha256_file(file)))}", str(file.stat().st_size)

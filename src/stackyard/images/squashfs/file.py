@@ -30,7 +30,7 @@ LEVEL, BLOCK = 9, 128 << 10
 """zstd's level and the bytes of a block: level 15 takes six times as long and saves 5 %; larger blocks save 10 % and
 make the first reads of an import larger."""
 QUICK = 3
-"""zstd's level for a file that is made on demand: a quarter of the time, 9 % larger, as small as gzip's default."""
+"""zstd's level for a file that is made on demand: a quarter of the time of level 9, 9 % larger."""
 PACK_TIMEOUT_S = 4 * 3600.0
 _FIRST_PRIORITY = 30_000
 _SAME_TIME = ("-mkfs-time", "0")

@@ -21,8 +21,8 @@ _BASE_PREFIX = "import sys; print(getattr(sys, 'base_prefix', sys.prefix))"
 def with_files(payload: Container, how: Starts, programs: Mapping[str, str], listed: Inventory, work: Path) -> Starts:
     """How the commands start, with the library of each Python beside it that virtual environments on it would not find.
 
-    Such is a Python that was moved from where it was compiled for. Of others the path of the library stays that in the
-    image, which is not looked up on a shared file system.
+    A Python needs that if it was moved from the directory that it was compiled for. All others find their library by
+    its path in the image, so that nothing is looked up on a shared file system.
 
     Args:
         work: a directory of the revision, which the container has too.

@@ -81,10 +81,7 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     """
     if not wheels:
         return
-    for wheel in wheels:
-        require_as_locked(file_name(wheel.url), wheel.name, wheel.version, shown(wheel.url))
-    uvcache.discard_damaged(job, wheels)
-    uvcache.take_from_parents(job, wheels)
+    _take_cached(job, wheels)
     fault_point("link")
     if not _uv_install(job, wheels, offline=True):
         fault_point("fetch")
@@ -100,6 +97,14 @@ def install(job: Job, wheels: Sequence[Wheel]) -> None:
     fault_point("link")
 
 
+def _take_cached(job: Job, wheels: Sequence[Wheel]) -> None:
+    """Put what the parents have of these wheels into uv's cache, once each is known to be the locked one."""
+    for wheel in wheels:
+        require_as_locked(file_name(wheel.url), wheel.name, wheel.version, shown(wheel.url))
+    uvcache.discard_damaged(job, wheels)
+    uvcache.take_from_parents(job, wheels)
+
+
 def fetch(job: Job, wheels: Sequence[Wheel], directory: Path) -> None:
     """Put wheels into uv's cache: uv installs what that lacks into a directory, which is not used any further.
 
@@ -108,10 +113,7 @@ def fetch(job: Job, wheels: Sequence[Wheel], directory: Path) -> None:
     """
     if not wheels:
         return
-    for wheel in wheels:
-        require_as_locked(file_name(wheel.url), wheel.name, wheel.version, shown(wheel.url))
-    uvcache.discard_damaged(job, wheels)
-    uvcache.take_from_parents(job, wheels)
+    _take_cached(job, wheels)
     there = uvcache.held(job.uv_cache, wheels)
     if missing := [wheel for wheel in wheels if wheel not in there]:
         _uv_install(job, missing, ["--target", directory, "--python-version", job.python_version], Path(sys.executable))

@@ -8,7 +8,6 @@ shorter path is followed by slashes, and a longer one is impossible.
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import io
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from stackyard.host.files.hashing import urlsafe
 from stackyard.host.run.view import View
 from stackyard.make.job import Job
 from stackyard.make.wheels import runpath
@@ -214,5 +214,4 @@ def _row(row: list[str], new: dict[str, bytes]) -> Iterable[str]:
     if not row or row[0] not in new:
         return row
     data = new[row[0]]
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-    return row[0], f"sha256={digest}", str(len(data))
+    return row[0], f"sha256={urlsafe(hashlib.sha256(data).digest())}", str(len(data))

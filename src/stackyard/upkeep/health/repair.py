@@ -8,7 +8,6 @@ revisions and the cache may share them.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import stat
@@ -24,7 +23,7 @@ from stackyard.core.progress import Progress
 from stackyard.deploy.entries import identity
 from stackyard.deploy.published import rollback
 from stackyard.host.files import at, copying, space
-from stackyard.host.files.hashing import sha256_file, sha256_stream
+from stackyard.host.files.hashing import sha256_file, sha256_stream, urlsafe
 from stackyard.host.run.identity import process_token
 from stackyard.inputs.workspace import Workspace
 from stackyard.lock.lockfile import text as lockfile
@@ -263,7 +262,7 @@ class _Sources:
                 before, after = hashlib.sha256(data), hashlib.sha256(self._moved(data))
                 if before.digest() != after.digest():
                     hashes[before.hexdigest().encode()] = after.hexdigest().encode()
-                    hashes[_urlsafe(before.digest())] = _urlsafe(after.digest())
+                    hashes[urlsafe(before.digest()).encode()] = urlsafe(after.digest()).encode()
         return hashes
 
     @cached_property
@@ -271,10 +270,6 @@ class _Sources:
         """The finished temporary build: all steps that need no user files, so without a post script."""
         self.discard()
         return built_again(self._record, self._workspace, self._twin, self._progress)
-
-
-def _urlsafe(digest: bytes) -> bytes:
-    return base64.urlsafe_b64encode(digest).rstrip(b"=")
 
 
 def _restore_lock(record: BuildRecord, noted: Contents, yard: Yard) -> None:

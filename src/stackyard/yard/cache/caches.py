@@ -7,7 +7,6 @@ audit and the removal of leftovers iterate over it.
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import os
@@ -20,7 +19,7 @@ from pathlib import Path
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
-from stackyard.host.files.hashing import sha256_file
+from stackyard.host.files.hashing import sha256_file, urlsafe
 from stackyard.yard import checksum, disk, formats
 from stackyard.yard.layout import ACCOUNTS, Yard, own_part
 
@@ -205,7 +204,7 @@ def _audit_unpacked_wheel(directory: Path) -> Iterator[str]:
         rows = [row for row in csv.reader(lines) if len(row) > 1 and row[1].startswith("sha256=")]
         for name, expected, *_ in rows:
             path = directory.joinpath(*at.parts(name))
-            if base64.urlsafe_b64encode(_digest(path)).rstrip(b"=").decode() != expected.removeprefix("sha256="):
+            if urlsafe(_digest(path)) != expected.removeprefix("sha256="):
                 yield f"{path} has changed"
 
 
