@@ -1,0 +1,1 @@
+"""Measures programs that `launch` runs: what their output says, compared with intervals that hold."""
