@@ -106,16 +106,17 @@ class Verb(click.Command):
 
 
 def verb(
-    *examples: tuple[str, str], group: click.Group | None = None, **settings: Any
+    *examples: tuple[str, str], group: click.Group | None = None, cls: type[Verb] = Verb, **settings: Any
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """A command whose help ends with these examples, and whose function gets the `cli.context.Context` first.
 
     Args:
         group: the verb that it is below, if any.
+        cls: a kind of verb of its own.
         settings: further arguments of `click.command`.
     """
     make = group.command if group else click.command
-    return lambda function: make(cls=Verb, examples=examples, **settings)(click.pass_obj(function))
+    return lambda function: make(cls=cls, examples=examples, **settings)(click.pass_obj(function))
 
 
 class VerbGroup(Verb, SuggestingGroup):

@@ -54,6 +54,10 @@ SECTIONS = {
         "lint": "find errors and wasted resources in a batch script",
         "runs": "list, follow, cancel and compare runs",
     },
+    "Measure": {
+        "bench": "measure a program on several sizes or in several variants, several times",
+        "report": "show the results of a study, and write them as HTML, Markdown, CSV, JSON or SVG",
+    },
     "Images and containers": {
         "image": "build, mount, inspect and transfer images of revisions",
         "recipe": "write a Containerfile or an Apptainer definition that builds a revision's image elsewhere",
@@ -75,7 +79,7 @@ SECTIONS = {
     },
 }
 """The verbs, with what they do, by what people are about to do."""
-PLACES = dict(zip(SECTIONS, ("publish", "look", "extensions", "jobs", "images", "yard"), strict=True))
+PLACES = dict(zip(SECTIONS, ("publish", "look", "extensions", "jobs", "study", "images", "yard"), strict=True))
 """The directory of each section's verbs, below ``stackyard/cli``."""
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 
@@ -87,7 +91,7 @@ _AGAIN = f"{_UNCHANGED}; run the same command again to continue"
 def _stopped(how: str) -> str:
     """The message for a command that a signal ended, depending on its verb."""
     verb = next((word for word in sys.argv[1:] if word in VERBS), "")
-    if verb in ("submit", "runs"):
+    if verb in ("submit", "runs", "bench"):
         return f"{how}: jobs that were submitted go on; `stackyard runs` shows them"
     return how if verb in {**SECTIONS["Look and use"], **SECTIONS["Jobs"]} else f"{how}: {_AGAIN}"
 

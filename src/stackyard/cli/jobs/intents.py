@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,13 +174,20 @@ CHECKS = (
 REQUEST = (*LAYOUT, *PROGRAM, *SCHEDULER, *CHECKS)
 
 
-def intent_options(*more: Decorator) -> Decorator:
-    """The options that describe a job, these further ones, and the program with its arguments, as a decorator."""
+def intent_options(*more: Decorator, without: Collection[str] = ()) -> Decorator:
+    """The options that describe a job, these further ones, and the program with its arguments, as a decorator.
+
+    Args:
+        without: the names of options that this verb does not have.
+    """
 
     def decorate(function: F) -> F:
         function = click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="PROGRAM [ARG]...")(function)
         for option in reversed((*REQUEST, *more)):
             function = option(function)
+            params = vars(function)["__click_params__"]
+            if params[-1].name in without:
+                params.pop()
         return function
 
     return decorate
@@ -227,19 +234,22 @@ def settle_queue(workspace: Workspace, options: dict[str, Any]) -> None:
     options[field] = name
 
 
-def make_intent(options: dict[str, Any], program: tuple[str, ...], nodes: int | None = None) -> Intent:
+def make_intent(
+    options: dict[str, Any], program: tuple[str, ...], nodes: int | None = None, *, base: Intent | None = None
+) -> Intent:
     """The intent of the options, on top of a job file if given.
 
     Args:
         options: the values of the options; None or empty if not given.
         nodes: the default number of nodes.
+        base: another intent that they are on top of, if no job file is given.
 
     Raises:
         InputError: a value is wrong.
     """
     from stackyard.launch.api.jobs import BatchOptions, Intent, made, with_variables
 
-    base = _job_file(options.get("job_file"))
+    base = _job_file(options.get("job_file")) or base
     values = {k: v for k, v in options.items() if v not in (None, "", ())}
     variables, passed = _variables(values.get("variables", ()))
     values |= with_variables(base or Intent(), variables, passed)

@@ -31,18 +31,18 @@ def deploy_on(
         MissingError: no scheduler found.
         CommandError: the scheduler rejected the job.
     """
-    from stackyard.launch.api import builds, jobs
+    from stackyard.launch.api import commands, jobs
 
     workspace = context.job_workspace()
     settle_queue(workspace, batch)
     options = jobs.made(jobs.BatchOptions, {k: v for k, v in batch.items() if v not in (None, "", ())}, option_of)
-    job, words = builds.build_job(workspace, kind, files, options), without_job(workspace.argv)
+    job, words = commands.build_job(workspace, kind, files, options), without_job(workspace.argv)
     if dry_run:
-        script = builds.preview_build(job, words)
+        script = commands.preview_build(job, words)
         show_json({"dry_run": True, "script": script}) if as_json else emit(script)
         return
     _check_files(context, files, variants)
-    run = builds.record_build(job, words)
+    run = commands.record_build(job, words)
     number, name = jobs.submit(run), click.style(run.paths.name, bold=True)
     echo(f"run {name}: {job.context.scheduler} job {number} on a node {job.intent.node_kind}", err=True)
     follow_run(run.paths, as_json=as_json, logs=(run.paths.batch_log,))
@@ -77,7 +77,7 @@ def without_job(argv: Sequence[str]) -> list[str]:
 
 def recorded(directory: Path, deploy: Callable[[], None]) -> None:
     """Deploy in a batch job, and record the end for processes that follow the job."""
-    from stackyard.launch.api.builds import recorded_command
+    from stackyard.launch.api.commands import recorded_command
 
     with recorded_command(directory) as ended:
         try:

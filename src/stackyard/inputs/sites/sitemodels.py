@@ -304,6 +304,14 @@ class LaunchPolicy(LateModel):
     prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
 
 
+class BenchPolicy(LateModel):
+    """Settings of studies."""
+
+    confirm_node_hours: float = Field(
+        100, ge=0, description="`stackyard bench` asks before it submits jobs that may take more; 0: never"
+    )
+
+
 class FileSystem(LateModel):
     """Limits of the yard's file system."""
 
@@ -420,6 +428,7 @@ class Site(LateModel):
     run_variables: LoadedVariables = Field({}, description="Variables that every stack sets")
     scheduler: Scheduler = Scheduler()
     launch: LaunchPolicy = LaunchPolicy()
+    bench: BenchPolicy = BenchPolicy()
     checks: tuple[SiteCheckItem, ...] = Field(
         (), description="Checks of every stack: files, relative to site.yaml, and {plugin: NAME}"
     )

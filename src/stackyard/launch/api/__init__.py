@@ -1,7 +1,7 @@
 """The door of `launch`, and all of it that other rooms import.
 
-`jobs` plans, runs, submits and repeats jobs, `explaining` explains them, `builds` submits deploys; `runs` finds,
-follows, cancels and compares recorded runs.
+`jobs` plans, runs, submits and repeats jobs, `explaining` explains them, `commands` submits commands of this program;
+`runs` finds, follows, cancels and compares recorded runs.
 
     from stackyard.launch.api import jobs, runs
 

@@ -22,7 +22,7 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.naming import new_run, next_run
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.request.intent import BatchOptions, Intent, made, with_variables
-from stackyard.launch.request.job_file import job_text, load_job
+from stackyard.launch.request.job_file import job_text, load_job, model_text
 from stackyard.launch.run.start import preview
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "launch_job",
     "load_job",
     "made",
+    "model_text",
     "plan_json",
     "preview_launch",
     "preview_submission",

@@ -23,6 +23,7 @@ __all__ = [
     "StepResult",
     "cancel",
     "compare",
+    "current_status",
     "find_run",
     "first_ranks",
     "follow",

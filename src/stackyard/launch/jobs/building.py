@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,12 +62,27 @@ def build_script(job: Job, words: Sequence[str], paths: RunPaths) -> str:
         words: the options and files of ``stackyard deploy``, without those of the batch job.
     """
     disk = job.site.nodes[job.intent.node_kind].local_disk
-    command = job.workspace.stackyard("deploy", "--recorded", str(paths.root), *words)
+    own_disk = OWN_DISK.format(disk=disk) if disk else ""
+    return command_script(job, ("deploy", "--recorded", str(paths.root), *words), paths, own_disk)
+
+
+def command_script(
+    job: Job, words: Sequence[str], paths: RunPaths, before: str = "", exports: Mapping[str, str] | None = None
+) -> str:
+    """A batch script that runs this program itself: the directives of the job, and one command.
+
+    Args:
+        words: those after ``stackyard``.
+        before: lines of shell before it.
+        exports: environment variables that the scheduler does not pass on.
+    """
+    prologue = (*job.site.launch.prologue, *job.intent.prologue)
     return (
         f"#!/bin/bash\n{batch.head_text(job, job.plan(head=True), paths).rstrip()}\n\n"
-        + "".join(f"{line}\n" for line in job.site.launch.prologue)
-        + (OWN_DISK.format(disk=disk) if disk else "")
-        + f"cd {shlex.quote(str(Path.cwd()))} || exit 1\n{shlex.join(command)}\n"
+        + "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (exports or {}).items())
+        + "".join(f"{line}\n" for line in prologue)
+        + before
+        + f"cd {shlex.quote(str(Path.cwd()))} || exit 1\n{shlex.join(job.workspace.stackyard(*words))}\n"
     )
 
 

@@ -45,11 +45,13 @@ def repeat(paths: RunPaths, environ: Mapping[str, str]) -> Repeat:
         environ: the environment variables of your shell now.
 
     Raises:
-        InputError: the run was a deploy.
+        InputError: the run was a deploy, or a job of a study.
     """
     record = read_run(paths)
     if record.how == "deploy":
         raise InputError(f"run {paths.name} was a deploy", hint="use `stackyard deploy --on` again")
+    if record.how == "bench":
+        raise InputError(f"run {paths.name} is a job of a study", hint="use `stackyard bench --continue DIRECTORY`")
     intent = recorded_intent(record.intent, paths.record)
     if not intent.cwd:
         intent = intent.model_copy(update={"cwd": record.code.get("folder", "")})

@@ -51,6 +51,11 @@ def job_text(intent: Intent, comments: Sequence[str] = ()) -> str:
     return "".join(lines) + head + _yaml({"format": FORMAT, **values})
 
 
+def model_text(model: LateModel, version: int) -> str:
+    """A model as YAML, with its format number: the fields that differ from their defaults."""
+    return _yaml({"format": version, **_differences(model)})
+
+
 def _yaml(values: dict[str, Any]) -> str:
     """A mapping in block style; lists in flow style, one line each."""
     from ruamel.yaml import YAML
@@ -89,4 +94,6 @@ def _differences(model: LateModel) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
     return _differences(value) if isinstance(value, LateModel) else value

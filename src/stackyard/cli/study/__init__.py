@@ -1,0 +1,1 @@
+"""Verbs that measure: studies, their reports, collectives, the import of many ranks."""

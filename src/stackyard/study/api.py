@@ -1,0 +1,30 @@
+"""The door of `study`: studies, their table, their statistics and reports."""
+
+from typing import TYPE_CHECKING
+
+from stackyard.core.doors import door
+
+if TYPE_CHECKING:
+    from stackyard.study.begin import Outlook as Outlook
+    from stackyard.study.begin import created as create_study
+    from stackyard.study.begin import default_root as default_root
+    from stackyard.study.begin import opened as open_study
+    from stackyard.study.begin import outlook as study_outlook
+    from stackyard.study.control import Watcher as StudyWatcher
+    from stackyard.study.control import run_here as run_study_here
+    from stackyard.study.control import run_inside as run_study_inside
+    from stackyard.study.control import run_jobs as run_study_jobs
+    from stackyard.study.execute import Study as Study
+    from stackyard.study.metrics.model import measured_by as measured_by
+    from stackyard.study.more import expected as expected_runs
+    from stackyard.study.request import StudyRequest as StudyRequest
+    from stackyard.study.request import compared as compared_variants
+    from stackyard.study.request import load_study as load_study
+    from stackyard.study.request import varied as varied_values
+    from stackyard.study.schedule import JobPlan as JobPlan
+    from stackyard.study.store import PointRecord as PointRecord
+    from stackyard.study.store import StudyPaths as StudyPaths
+    from stackyard.study.store import rows as study_rows
+    from stackyard.study.table import table_text as table_text
+else:
+    __getattr__, __dir__ = door(__file__, __name__)

@@ -1,0 +1,261 @@
+"""The one process that carries a study out: it submits its jobs and follows them, or runs them here.
+
+It may be killed at any moment. `--continue` looks at what there is: a job that waits or runs is followed, one that was
+given up before its submission is withdrawn, so that it runs nothing should the scheduler start it after all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.late import dataclass
+from stackyard.host.run.identity import this_process
+from stackyard.launch.api import commands, jobs, runs
+from stackyard.launch.api.jobs import Intent, RunPaths
+from stackyard.study import more, store, variants
+from stackyard.study.execute import Study, run_job, settle
+from stackyard.study.schedule import JobPlan
+from stackyard.study.store import PointRecord
+from stackyard.yard.write import atomic
+from stackyard.yard.write.lease import PACE, latest, lease
+
+LOOK_S, ASK_S = 1.0, 10.0
+"""Seconds between looks at the files of a study; and at least between two questions to the scheduler."""
+MARGIN_MIN = 2.0
+"""Minutes of a job's time limit besides those of its runs."""
+
+
+TAKEN_OVER_S = PACE.stale_s + 30
+"""Seconds until a process on another host that fell silent counts as dead."""
+
+
+class Watcher:
+    """Is told what happens in a study."""
+
+    def submitted(self, job: JobPlan, name: str) -> None:
+        """A job was submitted; `name` is the scheduler's."""
+
+    def refused(self, job: JobPlan, error: StackyardError) -> None:
+        """The scheduler refused a job."""
+
+    def job_ended(self, job: JobPlan, state: str, message: str) -> None:
+        """A job ended without having run all of its points."""
+
+    def point(self, record: PointRecord) -> None:
+        """A run has ended."""
+
+    def waiting(self, sentence: str) -> None:
+        """What is waited for."""
+
+
+@contextmanager
+def in_control(study: Study, watcher: Watcher) -> Iterator[None]:
+    """Be the one process that starts runs of this study. A holder that may have died elsewhere is waited for.
+
+    Raises:
+        StackyardError: another process is, on this host or another one.
+    """
+    holder = latest(study.paths.lease)
+    if holder.owner and holder.owner.fate == "running":
+        raise StackyardError(
+            f"{study.paths.root} is being measured by {holder}",
+            hint="wait for it: `stackyard report` shows what there is; or stop it, and continue then",
+        )
+    with lease(study.paths.lease, f"the study {study.paths.root}", wait_s=TAKEN_OVER_S, on_wait=watcher.waiting):
+        try:
+            yield
+        finally:
+            store.write_table(study.paths)
+
+
+def run_here(study: Study, watcher: Watcher) -> None:
+    """Run all that is missing on this machine, or in this allocation.
+
+    Raises:
+        InputError, MissingError: a run cannot be planned.
+        StackyardError: a record cannot be written; or as for `in_control`.
+    """
+    with in_control(study, watcher):
+        complete = True
+        for job in _growing(study):
+            complete = run_job(study, job, watcher.point) and complete
+            if not complete:
+                watcher.job_ended(job, "interrupted", "")
+                return
+
+
+def run_inside(study: Study, name: str, attempt: int, watcher: Watcher) -> None:
+    """Run one job of the study in its allocation, as the batch script asks.
+
+    Raises:
+        InputError: no such job.
+    """
+    found = next((job for job in store.read_jobs(study.paths) if job.id == name), None)
+    if found is None:
+        raise InputError(f"{study.paths.root} has no job {name}")
+    if store.begin(study.paths.jobs / name / str(attempt), this_process().to_json()):
+        run_job(study, found, watcher.point)
+    else:
+        watcher.waiting(f"attempt {attempt} of {name} was begun before, or withdrawn: nothing is run")
+
+
+def run_jobs(study: Study, watcher: Watcher) -> None:
+    """Submit what is missing as batch jobs, and follow them to their end.
+
+    Raises:
+        StackyardError: as for `in_control`, or the file system failed.
+    """
+    with in_control(study, watcher):
+        _Follower(study, watcher).run()
+
+
+def _growing(study: Study) -> Iterator[JobPlan]:
+    """The jobs of the study, and those that `until_percent` adds as results come in."""
+    seen: set[str] = set()
+    while True:
+        fresh = [job for job in store.read_jobs(study.paths) if job.id not in seen]
+        if not fresh and not (fresh := more.jobs(study)):
+            return
+        for job in fresh:
+            seen.add(job.id)
+            yield job
+
+
+@dataclass
+class _Submitted:
+    """A job in the scheduler's hands."""
+
+    job: JobPlan
+    paths: RunPaths
+
+
+class _Follower:
+    """Submits the jobs of a study and follows them."""
+
+    def __init__(self, study: Study, watcher: Watcher) -> None:
+        self._study, self._watcher = study, watcher
+        self._active: list[_Submitted] = []
+        self._told: dict[str, str] = {}
+        self._asked = 0.0
+        self._turn = 0
+
+    def run(self) -> None:
+        """Until all jobs have ended."""
+        for job in store.read_jobs(self._study.paths):
+            self._start(job)
+        while True:
+            self._report()
+            self._active = [each for each in self._active if not self._has_ended(each)]
+            if not self._active:
+                fresh = more.jobs(self._study)
+                for job in fresh:
+                    self._start(job)
+                if not self._active:
+                    return
+            time.sleep(LOOK_S)
+
+    def _start(self, job: JobPlan) -> None:
+        """Follow the job if it is in the queue, else submit it if runs are missing."""
+        study = self._study
+        self._told |= {point.id: _mark(study.record(point)) for point in job.points}
+        if (going := self._going_on(job)) is not None:
+            self._active.append(_Submitted(job, going))
+            return
+        for point in job.points:
+            settle(study, study.record(point))
+        if not study.is_complete(job):
+            self._submit(job)
+
+    def _going_on(self, job: JobPlan) -> RunPaths | None:
+        """The run of an attempt that waits or runs; one that was never submitted is withdrawn."""
+        attempts = self._study.paths.attempts(job.id)
+        if not attempts:
+            return None
+        paths = _run_of(attempts[-1], self._study)
+        status = runs.current_status(paths) if paths else None
+        if status is not None and status.over:
+            return None
+        if status is None or not status.job:  # killed before the submission, or in it
+            if store.begin(attempts[-1], {"withdrawn": True}):
+                return None
+            status = runs.current_status(paths) if paths else None
+        return paths if status is not None and not status.over else None
+
+    def _submit(self, job: JobPlan) -> None:
+        study = self._study
+        attempt = store.new_attempt(study.paths, job)
+        words = ["bench", "--inside", str(study.paths.root), "--job-of-study", f"{job.id}/{attempt.name}"]
+        words += ["--retry-failed"] if study.again else []
+        try:
+            planned = jobs.batch_job(replace(study.workspace, runs=study.runs), job_intent(study, job))
+            run = commands.record_command(planned, words)
+            atomic.write_text(attempt / "run", f"{run.paths.root.relative_to(study.paths.root)}\n")
+            number = jobs.submit(run)
+        except StackyardError as error:
+            store.begin(attempt, {"withdrawn": True})
+            self._watcher.refused(job, error)
+            return
+        self._active.append(_Submitted(job, run.paths))
+        self._watcher.submitted(job, number)
+
+    def _report(self) -> None:
+        """Tell of runs that have ended since."""
+        for each in self._active:
+            self._report_of(each.job)
+
+    def _report_of(self, job: JobPlan) -> None:
+        for point in job.points:
+            record = self._study.record(point)
+            if record.state not in ("missing", "running") and self._told.get(point.id) != _mark(record):
+                self._told[point.id] = _mark(record)
+                self._watcher.point(record)
+
+    def _has_ended(self, each: _Submitted) -> bool:
+        ask = self._may_ask(each)
+        status = runs.current_status(each.paths, ask=ask)
+        if not status.over:
+            return False
+        for point in each.job.points:
+            settle(self._study, self._study.record(point))
+        self._report_of(each.job)
+        if not self._study.is_complete(each.job):
+            self._watcher.job_ended(each.job, status.state, status.message)
+        return True
+
+    def _may_ask(self, each: _Submitted) -> bool:
+        """Whether the scheduler may be asked about this job now: one job every `ASK_S`, in turn."""
+        if time.monotonic() < self._asked + ASK_S or each is not self._active[self._turn % len(self._active)]:
+            return False
+        self._asked = time.monotonic()
+        self._turn += 1
+        return True
+
+
+def _mark(record: PointRecord) -> str:
+    return f"{record.state} {len(record.attempts)}"
+
+
+def _run_of(attempt: Path, study: Study) -> RunPaths | None:
+    try:
+        return RunPaths(study.run_of(attempt.parent.name, int(attempt.name)))
+    except InputError:
+        return None
+
+
+def job_intent(study: Study, job: JobPlan) -> Intent:
+    """The request of a batch job: the largest of its variants' demands, and time for all its runs."""
+    request = study.request
+    names = dict.fromkeys(point.variant for point in job.points)
+    intents = [variants.intent_of(request, name, job.nodes, study.workspace.environ) for name in names]
+    batch = request.job.batch
+    changes = {
+        "time_min": batch.time_min * len(job.points) + MARGIN_MIN if batch.time_min else 0,
+        "exclusive": True if batch.exclusive is None else batch.exclusive,
+        "name": batch.name or f"bench-{job.id}",
+    }
+    return intents[0].model_copy(update={"batch": batch.model_copy(update=changes)})

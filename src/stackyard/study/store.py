@@ -1,0 +1,247 @@
+"""The files of a study.
+
+studies/resnet/
+  study.yaml            what was asked
+  study.json            the seed, where it runs, what each variant was: written once, before anything runs
+  jobs/n0002-a01.json   the runs of one allocation, in their order: written once
+  jobs/n0002-a01/1/     an attempt: `run` names the batch job's run directory; who starts it first makes `begun`
+  points/<point>.json   one record per run: its attempts, with the run directory and what was measured
+  runs/                 the run directories of all of them
+  table.csv, report.*   made of these at any time
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, field, replace
+from pathlib import Path
+from typing import Any
+
+from stackyard.core.below import Below
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.late import dataclass
+from stackyard.study.schedule import JobPlan, Point
+from stackyard.study.table import Row, table_text
+from stackyard.yard import formats
+from stackyard.yard.write import atomic
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StudyPaths:
+    """The directory of a study."""
+
+    root: Path
+
+    request = Below("study.yaml")
+    about = Below("study.json")
+    jobs = Below("jobs")
+    points = Below("points")
+    runs = Below("runs")
+    table = Below("table.csv")
+    lease = Below("lease/controller")
+    """Held by the one process that submits jobs, or runs them here."""
+
+    def point(self, name: str) -> Path:
+        """The record of a point."""
+        return self.points / f"{name}.json"
+
+    def attempts(self, job: str) -> list[Path]:
+        """The attempts of a job, oldest first."""
+        found = (path for path in (self.jobs / job).glob("*") if path.name.isdecimal())
+        return sorted(found, key=lambda path: int(path.name))
+
+
+@dataclass(frozen=True)
+class About:
+    """The state of a study before its first run.
+
+    Attributes:
+        how: ``jobs``: as batch jobs; ``here``: on this machine, or in this allocation.
+        command: the command line that made it.
+        variants: of each variant the module and the lock's hash, or the image with its size and time.
+        remarks: sentences about the request that a report repeats.
+    """
+
+    seed: int
+    how: str
+    created: str
+    command: tuple[str, ...]
+    user: str
+    host: str
+    versions: dict[str, str] = field(default_factory=dict)
+    site: str = ""
+    variants: dict[str, dict[str, str]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of a point.
+
+    Attributes:
+        run: its run directory, relative to the study.
+        place: the scheduler's job that it ran in, else the machine: runs of a pair have the same.
+        state: ``running``, ``done``, ``failed``, ``no-value`` or ``interrupted``.
+        message: why it is not done.
+        measured: what was read from its output (`study.metrics.Measured`).
+        seconds: from its start to its end; the start-up is included.
+    """
+
+    run: str
+    state: str
+    place: str = ""
+    message: str = ""
+    code: int | None = None
+    ranks: int = 0
+    hosts: tuple[str, ...] = ()
+    started: float = 0
+    seconds: float = 0
+    command: str = ""
+    measured: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PointRecord:
+    """A point with its attempts; without any it is missing."""
+
+    point: Point
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def last(self) -> Attempt | None:
+        """The attempt that counts."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def state(self) -> str:
+        """Of the attempt that counts; ``missing`` without one."""
+        return self.last.state if self.last else "missing"
+
+    def is_settled(self, *, again: bool = False) -> bool:
+        """Whether it needs no further run. `again`: what failed is tried once more."""
+        return self.state == "done" or (not again and self.state in ("failed", "no-value"))
+
+    def with_attempt(self, attempt: Attempt) -> PointRecord:
+        """The record with one more attempt, or with the same run's newer state."""
+        kept = [each for each in self.attempts if each.run != attempt.run]
+        return replace(self, attempts=(*kept, attempt))
+
+
+def _about(values: dict[str, Any]) -> About:
+    return About(**{**values, "command": tuple(values["command"]), "remarks": tuple(values.get("remarks", ()))})
+
+
+def _attempts(values: dict[str, Any]) -> tuple[Attempt, ...]:
+    return tuple(Attempt(**{**each, "hosts": tuple(each.get("hosts", ()))}) for each in values["attempts"])
+
+
+_ABOUT = formats.Kind(FORMAT, _about, error=InputError)
+_JOB = formats.Kind(FORMAT, JobPlan.from_json, error=InputError)
+_POINT = formats.Kind(FORMAT, _attempts, error=InputError)
+
+
+def create(paths: StudyPaths, text: str, about: About, jobs: Iterable[JobPlan]) -> None:
+    """Write a new study; ``study.json`` last, which makes it one.
+
+    Raises:
+        InputError: the directory is not empty.
+        StackyardError: it cannot be written.
+    """
+    paths.root.mkdir(parents=True, exist_ok=True)
+    if any(paths.root.iterdir()):
+        raise InputError(f"{paths.root} is not empty", hint=f"stackyard bench --continue {paths.root}; or -o ANOTHER")
+    for directory in (paths.jobs, paths.points, paths.runs):
+        directory.mkdir()
+    atomic.write_text(paths.request, text)
+    for job in jobs:
+        add_job(paths, job)
+    atomic.write_json(paths.about, {"format": FORMAT, **asdict(about)})
+
+
+def add_job(paths: StudyPaths, job: JobPlan) -> None:
+    """Store a job before it is submitted."""
+    atomic.write_json(paths.jobs / f"{job.id}.json", {"format": FORMAT, **job.to_json()})
+
+
+def read_about(paths: StudyPaths) -> About:
+    """The state before the first run.
+
+    Raises:
+        InputError: the directory is not a study, or the file is damaged.
+    """
+    if not paths.about.exists():
+        raise InputError(f"{paths.root} is not a study: it has no study.json",
+                         hint="name the directory that `stackyard bench` printed")  # fmt: skip
+    return formats.load(paths.about, _ABOUT)
+
+
+def read_jobs(paths: StudyPaths) -> list[JobPlan]:
+    """The jobs so far, by size and allocation. Raises InputError."""
+    found = [formats.load(path, _JOB) for path in paths.jobs.glob("*.json")]
+    return sorted(found, key=lambda job: (job.nodes, job.allocation))
+
+
+def read_point(paths: StudyPaths, point: Point) -> PointRecord:
+    """The record of a point; without attempts if it has not run. Raises InputError."""
+    file = paths.point(point.id)
+    return PointRecord(point, formats.load(file, _POINT) if file.exists() else ())
+
+
+def write_point(paths: StudyPaths, record: PointRecord) -> None:
+    """Store a record. Raises StackyardError."""
+    attempts = [asdict(attempt) for attempt in record.attempts]
+    atomic.write_json(paths.point(record.point.id), {"format": FORMAT, "attempts": attempts})
+
+
+def new_attempt(paths: StudyPaths, job: JobPlan) -> Path:
+    """The directory of the next attempt of a job."""
+    number = len(paths.attempts(job.id)) + 1
+    directory = paths.jobs / job.id / str(number)
+    directory.mkdir(parents=True)
+    return directory
+
+
+def begin(attempt: Path, who: dict[str, Any]) -> bool:
+    """Whether this process may carry an attempt out, or withdraw it: only the first one that asks may.
+
+    So a job that the scheduler starts twice, or starts after its controller was killed and gave it up, runs nothing.
+
+    Raises:
+        StackyardError: the file system failed.
+    """
+    try:
+        with (attempt / "begun").open("x", encoding="utf-8") as stream:
+            stream.write(json.dumps(who) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise StackyardError(f"cannot write {attempt / 'begun'}: {(error.strerror or '').lower()}") from error
+    return True
+
+
+def rows(paths: StudyPaths) -> Iterator[Row]:
+    """All rows of the table: one per run and metric, in the order of the runs; those that have not run too."""
+    for job in read_jobs(paths):
+        for point in job.points:
+            yield from _rows_of(read_point(paths, point))
+
+
+def write_table(paths: StudyPaths) -> None:
+    """Write ``table.csv`` as the records are now. Raises StackyardError."""
+    atomic.write_text(paths.table, table_text(rows(paths)))
+
+
+def _rows_of(record: PointRecord) -> Iterator[Row]:
+    point, last = record.point, record.last or Attempt("", "missing")
+    values = last.measured.get("values") or [{"name": "", "value": None, "unit": ""}]
+    for measured in values:
+        yield Row(
+            point.nodes, last.ranks, point.variant, point.repeat, point.allocation, point.order, point.warmup,
+            measured["name"], measured["value"], measured["unit"], " ".join(last.hosts), last.run, record.state,
+        )  # fmt: skip

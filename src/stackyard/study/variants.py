@@ -1,0 +1,74 @@
+"""What a variant is: the request of one run, and the identity of what it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.core.errors import InputError
+from stackyard.launch.api.jobs import Intent, Job, Workspace, with_variables
+from stackyard.study.arguments import filled
+from stackyard.study.request import StudyRequest, Variant
+
+
+def intent_of(request: StudyRequest, name: str, nodes: int, environ: Mapping[str, str], ranks: int = 0) -> Intent:
+    """The request of a run.
+
+    Args:
+        ranks: the number of its ranks, for formulas; 0: not known yet, and formulas stay as they are.
+
+    Raises:
+        InputError: a formula cannot be calculated, or a plain environment has no Python.
+    """
+    variant = request.all_variants[name]
+    variables = {**_plain(variant, environ), **variant.variables}
+    words = (*request.job.program, *variant.words)
+    program = filled(words, {"nodes": nodes, "ranks": ranks}, variant.arguments) if ranks else words
+    changes = {**variant.of_job(), **with_variables(request.job, variables, ()), "nodes": nodes, "program": program}
+    return request.job.model_copy(update=changes)
+
+
+def workspace_of(workspace: Workspace, variant: Variant, runs: Path, argv: tuple[str, ...] = ()) -> Workspace:
+    """The workspace of a run: its directory is below `runs`; a plain environment is first on PATH."""
+    environ = {**workspace.environ, **_plain(variant, workspace.environ)}
+    return replace(workspace, runs=runs, environ=environ, argv=argv or workspace.argv)
+
+
+def _plain(variant: Variant, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that activate an environment which Stackyard did not make."""
+    if not variant.plain:
+        return {}
+    prefix = Path(variant.plain)
+    if not (prefix / "bin" / "python").exists():
+        raise InputError(
+            f"{prefix} has no bin/python", hint="plain: names the directory of a virtual or conda environment"
+        )
+    kind = "CONDA_PREFIX" if (prefix / "conda-meta").is_dir() else "VIRTUAL_ENV"
+    return {"PATH": f"{prefix / 'bin'}:{environ.get('PATH', '/usr/bin:/bin')}", kind: str(prefix)}
+
+
+def identity(job: Job) -> dict[str, str]:
+    """What a variant runs in, as far as it can change under its name: a revision's module and hash, an image, a prefix.
+
+    An image file is known by its size and time: to read one of ten gigabytes before each run takes longer than the run.
+    """
+    stack, intent = job.context.stack, job.intent
+    found = {key: value for key, value in (("module", stack.module), ("lock", stack.lock_hash)) if value}
+    if intent.container:
+        image = Path(intent.container)
+        status = image.stat() if image.exists() else None
+        found["container"] = str(image)
+        found["image"] = f"{status.st_size} bytes, {status.st_mtime_ns}" if status else "not found"
+    return found
+
+
+def require_same(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise InputError if a variant is not what it was when the study began."""
+    changed = [key for key in sorted({*then, *now}) if then.get(key) != now.get(key)]
+    if changed:
+        was, is_now = (values.get(changed[0]) or "none" for values in (then, now))
+        raise InputError(
+            f"the variant {name} has changed since this study began: its {changed[0]} was {was}, and is {is_now}",
+            hint="runs of two different things are not repeats: begin another study",
+        )
