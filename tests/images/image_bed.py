@@ -71,8 +71,10 @@ def _compiled() -> bytes:
         return made.read_bytes()
 
 
-def make(directory: Path, name: str = "demo", *, script: bool = False, data: str = "data\n") -> Revision:
-    """Pack a tree and make what lies around its image."""
+def make(
+    directory: Path, name: str = "demo", *, script: bool = False, data: str = "data\n", original: str = ""
+) -> Revision:
+    """Pack a tree and make what lies around its image. `original`: the paths at which an adopted one is seen too."""
     paths = RevisionPaths(directory / name)
     tree = directory / f"{name}-tree"
     (tree / "bin").mkdir(parents=True)
@@ -85,6 +87,9 @@ def make(directory: Path, name: str = "demo", *, script: bool = False, data: str
     (tree / "bin" / "greet").write_bytes(os.fsencode(f"#!{paths.prefix}/bin/python -x\n"))
     (tree / "bin" / "greet").chmod(0o755)
     paths.root.mkdir()
+    if original:
+        paths.original.parent.mkdir()
+        paths.original.write_text(original)
     squashfs.pack(tree, paths.image)
     stubs.make(tree, paths.prefix, paths.prefix, EnvironmentChange())
     paths.launcher.write_bytes(launcher.script().encode() if script else _compiled())

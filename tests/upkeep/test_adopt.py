@@ -2,73 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from adoptbed import ACTIVATE, Bed, conda_prefix, tree_of
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.lock.lockfile import text
 from stackyard.upkeep.transfer import adopt as adopting
 from stackyard.yard.layout import Yard
-from stackyard.yard.revision.record import BuildRecord, read_record
-from support import modules, programs
+from support import programs
 from support.accounts import Accounts
-from support.cli import Done, inside, stackyard
+from support.cli import stackyard
 from support.pythonpkg import FULL_VERSION
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
-ACTIVATE = 'export CLIMATE_DATA="$CONDA_PREFIX/share/climate"\n'
-
-
-def conda_prefix(prefix: Path, channel: Path, *specs: str) -> Path:
-    """A conda prefix as conda or micromamba leave it, outside of every yard."""
-    from rattler import install, solve
-
-    async def make() -> None:
-        records = await solve(sources=[channel.as_uri()], specs=list(specs))
-        await install(records, prefix, cache_dir=prefix.with_name("pkgs"), show_progress=False)
-
-    asyncio.run(make())
-    return prefix
-
-
-@dataclass
-class Bed:
-    """Where the prefix and the yard are."""
-
-    directory: Path
-    prefix: Path
-
-    @property
-    def yard(self) -> Path:
-        return self.directory / "yard"
-
-    def run(self, *words: str | Path, expect: int | None = 0) -> Done:
-        return inside("--yard", self.yard, *words, expect=expect, HOME=str(self.directory))
-
-    def record(self, revision: int = 1) -> BuildRecord:
-        return read_record(next(self.yard.glob(f"stacks/climate/*-{revision}/record.json")))
-
-    def loaded(self, *lines: str, system: str = "lmod") -> str:
-        script = "\n".join([modules.initialise(system, "bash"), f"module use {self.yard}/modules", *lines])
-        environ = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "LANG": "C.UTF-8"}
-        done = subprocess.run(
-            ["bash", "--norc", "--noprofile", "-c", script], capture_output=True, text=True, check=False, env=environ
-        )
-        return done.stdout + done.stderr
-
-
-def _tree(directory: Path) -> dict[str, tuple[int, int]]:
-    """Names, sizes and times of all files."""
-    found = (path for path in directory.rglob("*") if not path.is_dir())
-    return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in found}
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +35,9 @@ def bed(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Iterato
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.5\nRequires-Dist: six>=1\n")
     (info / "RECORD").write_text("own-1.5.dist-info/METADATA,,\nown-1.5.dist-info/RECORD,,\n")
-    before = _tree(made.prefix)
+    before = tree_of(made.prefix)
     made.run("adopt", made.prefix, "--version", "1.0", "--except", "distributions=own")  # which has no file WHEEL
-    assert {name: at for name, at in _tree(made.prefix).items() if not name.endswith(".pyc")} == before
+    assert {name: at for name, at in tree_of(made.prefix).items() if not name.endswith(".pyc")} == before
     yield made
 
 
@@ -136,10 +89,10 @@ def _verify_finds_what_changed_and_adopting_again_records_it(bed: Bed) -> None:
     shown = bed.run("verify", "climate", expect=3).out
     assert "changed since it was adopted: ~ own 1.5 -> 1.6 (pip)" in shown and "METADATA has changed" in shown
     assert "added was added" in shown and f"stackyard adopt {bed.prefix} --name climate" in shown
-    before = _tree(bed.prefix)
+    before = tree_of(bed.prefix)
     told = bed.run("fsck", "--deep", "--repair", expect=3)
     assert "changed since it was adopted: ~ own 1.5 -> 1.6 (pip)" in told.out and "stackyard adopt" in told.err
-    assert _tree(bed.prefix) == before, "it is never repaired"
+    assert tree_of(bed.prefix) == before, "it is never repaired"
     dry = bed.run("adopt", bed.prefix, "--dry-run").out
     assert "as climate/1.0-py311-2: " in dry.replace(f"py{sys.version_info[0]}{sys.version_info[1]}", "py311")
     bed.run("adopt", bed.prefix)
@@ -162,10 +115,10 @@ def test_a_prefix_that_vanished(bed: Bed) -> None:
 
 
 def _rollback_and_removal_leave_its_files(bed: Bed) -> None:
-    before = _tree(bed.prefix)
+    before = tree_of(bed.prefix)
     bed.run("rollback")
     bed.run("remove", bed.record(1).module)
-    assert _tree(bed.prefix) == before and not list(bed.yard.glob("stacks/climate/*-1"))
+    assert tree_of(bed.prefix) == before and not list(bed.yard.glob("stacks/climate/*-1"))
 
 
 def test_a_prefix_that_others_change_and_what_stays_of_it(bed: Bed) -> None:
@@ -288,13 +241,13 @@ def test_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_user_adopts_what_root_owns_into_the_own_yard(accounts: Accounts, common: Path) -> None:
     anna = accounts.user("anna")
     subprocess.run([anna.bin / "python", "-m", "venv", "--without-pip", common / "env"], check=True)
-    before = _tree(common / "env")
+    before = tree_of(common / "env")
     shown = anna.stackyard("--yard", anna.home / "yard", "adopt", common / "env").out
     assert "published" in shown and "nothing copied" not in shown
     said = anna.stackyard(
         "--yard", anna.home / "yard", "run", "env", "--", "python", "-c", "import sys; print(sys.prefix)"
     )
-    assert said.out.strip() == str(common / "env") and _tree(common / "env") == before
+    assert said.out.strip() == str(common / "env") and tree_of(common / "env") == before
     (common / "env/lib").chmod(0o700)
     refused = anna.stackyard("--yard", anna.home / "yard", "adopt", common / "env", expect=1)
     assert f"permission denied: {common}/env/lib" in refused.err

@@ -36,11 +36,11 @@ SOURCES = Path(stackyard.__file__).parent
 CELLS = list(product(get_args(table.FormKind), get_args(table.OriginKind), (False, True)))
 
 
-def test_five_of_eighteen_kinds_are_allowed_and_the_others_have_a_reason() -> None:
+def test_six_of_eighteen_kinds_are_allowed_and_the_others_have_a_reason() -> None:
     assert len(CELLS) == 18 and set(KINDS) == set(get_args(table.FormKind))
     refused = {cell: table.refusal(*cell[:2], on_base=cell[2]) for cell in CELLS}
     assert {cell for cell, why in refused.items() if not why} == table.ALLOWED
-    assert len(table.ALLOWED) == 5
+    assert len(table.ALLOWED) == 6
     assert not [why for why in refused.values() if "not supported" in why], "each has a sentence of its own"
 
 
@@ -54,12 +54,10 @@ def built(tmp_path: Path) -> BuildRecord:
 
 
 @pytest.fixture
-def adopted(built: BuildRecord, tmp_path: Path) -> BuildRecord:
-    """An adopted prefix whose files are in an image: a kind that the table refuses today."""
-    prefix = tmp_path / "conda"
-    prefix.mkdir()
+def adopted(built: BuildRecord) -> BuildRecord:
+    """An adopted prefix whose files are in an image."""
     form = Form("squashfs", "image.sqsh", "6" * 64, 37_000_000, 2965, "mksquashfs", launcher="9" * 64)
-    return replace(built, prefix=str(prefix), adopted=AdoptedPrefix("conda", str(prefix), "0" * 64), form=form)
+    return replace(built, adopted=AdoptedPrefix("conda", "/sw/conda/envs/climate", "0" * 64), form=form)
 
 
 def written(record: BuildRecord) -> Path:
@@ -69,8 +67,10 @@ def written(record: BuildRecord) -> Path:
 
 
 def test_a_record_of_a_kind_that_is_refused_is_not_read(built: BuildRecord, adopted: BuildRecord) -> None:
-    with pytest.raises(StackyardError, match="adopted files stay where they are, and are not packed into an image"):
-        read_record(written(adopted))
+    facts = {"source": "x", "digest": "", "labels": {}, "mode": "host", "commands": {}, "shell": ""}
+    wrapped = replace(adopted, form=replace(adopted.form, kind="container"), container=facts)
+    with pytest.raises(StackyardError, match="a container holds a wrapped image"):
+        read_record(written(wrapped))
     base = BaseRevision("/sw/yard", "ce/1.10-py39-1", "8" * 64, "/sw/yard/stacks/ce/1.10-py39-1/prefix")
     packed = replace(built, base=base, form=replace(adopted.form))
     with pytest.raises(StackyardError, match="files of its own, not an image"):
@@ -78,18 +78,15 @@ def test_a_record_of_a_kind_that_is_refused_is_not_read(built: BuildRecord, adop
     assert read_record(written(replace(packed, form=Form()))).base_id == base.id
 
 
-def test_one_row_makes_an_adopted_image_a_kind_like_others(
-    adopted: BuildRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table, "ALLOWED", table.ALLOWED | {("squashfs", "adopted", False)})
-    assert not table.refusal("squashfs", "adopted", on_base=False)
+def test_an_adopted_image_is_a_kind_like_others(adopted: BuildRecord) -> None:
     record = read_record(written(adopted))
     assert record == adopted
 
     payload, paths = record.payload, RevisionPaths.of(record.path)
     assert isinstance(payload, Image) and payload.root == Path(record.prefix)
     assert (payload.image, payload.launcher, payload.listed) == (paths.image, paths.launcher, (paths.root,))
-    assert record.origin.kind == "adopted" and not record.origin.owns_files
+    assert record.origin.kind == "adopted" and record.origin.owns_files and record.origin.again == "copy"
+    assert record.origin.outside == () and record.origin.needs == record.path
     paths.launcher.touch()
     assert payload.command(["true"], {}) == ([str(paths.launcher), "true"], {})
     paths.launcher.unlink()
@@ -97,7 +94,7 @@ def test_one_row_makes_an_adopted_image_a_kind_like_others(
     assert show._disk(record) == "35.3 MiB in 1 file (squashfs), 2,965 entries inside"
     assert catalogue.size(record) == {"form": "squashfs", "bytes": 37_000_000, "files": 1, "entries": 2965}
     assert size_of(record) == (37_000_000, 1, 0, 0)
-    assert record.origin.remark == "adopted, conda"
+    assert record.origin.remark == "adopted from /sw/conda/envs/climate, conda"
 
     assert compare.has_launcher(record) and compare.is_recorded(record)
     ran = {kind for check in TABLE if check.applies(record) for kind in check.kinds}
@@ -110,6 +107,7 @@ def test_one_row_makes_an_adopted_image_a_kind_like_others(
 
 KIND = {
     "cli/publish/wrapadd.py": (1, "refuses what was not wrapped"),
+    "images/adopted.py": (1, "packs what was adopted"),
     "make/builder.py": (2, "a build is begun: what was adopted is only recorded; what has no packages runs beside"),
     "make/job.py": (1, "what a build shows read-only to programs"),
     "upkeep/transfer/move.py": (1, "a move copies what cannot be built again"),

@@ -28,6 +28,11 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
         return wrap(record, task.variant.wrap, request, directory_of(task.stack))
     if not _is_image(task, record, request.site, progress):
         return record
+    if record.origin.adopted_from:
+        from stackyard.images.adopted import pack
+
+        progress.phase(task.module, "image", task.paths.image.name)
+        return pack(record)
     from stackyard.images import form
     from stackyard.images.squashfs import order
 
@@ -40,9 +45,9 @@ def in_its_form(task: Task, record: BuildRecord, request: Request, progress: Pro
 def _is_image(task: Task, record: BuildRecord, site: Site, progress: Progress) -> bool:
     """Whether to keep the files in an image: the stack requests it, or there are more than the site's limit."""
     inodes, most = record.disk.inodes_new + record.disk.inodes_shared, site.fs.max_inodes
-    is_over = bool(most and inodes > most)
+    is_over = bool(most and inodes > most and record.origin.owns_files)
     if why := refusal("squashfs", record.origin.kind, on_base=bool(record.base_id)):
-        if is_over and record.origin.owns_files:
+        if is_over:
             progress.notice(f"{task.module}: {inodes:,} files, the site's limit is {most:,}; {why}")
         return False
     if is_over and task.variant.image == "prefix":

@@ -55,10 +55,8 @@ def squash(record: BuildRecord, *, order: Sequence[str] = (), read_back: bool = 
 
 def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str], can_mount: bool) -> BuildRecord:
     packed = squashfs.pack(paths.prefix, paths.image, order=order)
-    within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
     made_by = launcher.make(paths.launcher)
     noted = _without_times(formats.load(paths.files, contents.KIND))
-    text = noted.to_text()
     # the prefix becomes a directory of stubs, which run their programs from the image
     unpacked, fresh = paths.work / "unpacked", paths.work / "stubs"
     missing = stubs.make(paths.prefix, fresh, paths.prefix, record.activation.change)
@@ -69,24 +67,42 @@ def _squashed(record: BuildRecord, paths: RevisionPaths, order: Sequence[str], c
     # until the record is read back, the unpacked prefix can take its place again
     try:
         _move(paths.yard, fresh, paths.prefix)
-        write_text(paths.files, text)
-        result = replace(
-            record,
-            form=Form("squashfs", paths.image.name, packed.sha256, packed.size, packed.entries,
-                      f"{packed.tool}; launcher: {made_by}", tuple(order), sha256_file(paths.launcher)),
-            files_sha256=sha256_text(text),
-            disk=_use(paths, packed),
-            notices=(*record.notices, *missing),
-        )  # fmt: skip
+        result = described(record, packed, noted, made_by, order)
+        result = replace(result, notices=(*record.notices, *missing))
         if can_mount:
-            _read_back(result)
+            read_back(result)
     except BaseException:
         disk.remove_tree(paths.prefix, paths.yard)
         _move(paths.yard, unpacked, paths.prefix)
         raise
+    close(paths)
+    return result
+
+
+def described(
+    record: BuildRecord, packed: squashfs.PackedTree, noted: Contents, made_by: str, order: Sequence[str] = ()
+) -> BuildRecord:
+    """The record with its image, whose stubs are in place; writes the list of its files.
+
+    Args:
+        made_by: the kind of its launcher.
+    """
+    paths, text = RevisionPaths.of(record.path), noted.to_text()
+    within.set_mode(paths.yard, paths.image, lambda _: file_mode() & 0o444)
+    write_text(paths.files, text)
+    return replace(
+        record,
+        form=Form("squashfs", paths.image.name, packed.sha256, packed.size, packed.entries,
+                  f"{packed.tool}; launcher: {made_by}", tuple(order), sha256_file(paths.launcher)),
+        files_sha256=sha256_text(text),
+        disk=_use(paths, packed),
+    )  # fmt: skip
+
+
+def close(paths: RevisionPaths) -> None:
+    """Remove what was needed to pack, and the write permissions of the stubs."""
     disk.remove_tree(paths.work, paths.yard)
     contents.seal(paths.root, contents.scan(paths.root, PARTS[:1]), directories=True)
-    return result
 
 
 def _move(top: Path, source: Path, target: Path) -> None:
@@ -111,7 +127,7 @@ def _use(paths: RevisionPaths, packed: squashfs.PackedTree) -> disk.DiskUse:
     return replace(use, link_mode="image")
 
 
-def _read_back(record: BuildRecord) -> None:
+def read_back(record: BuildRecord) -> None:
     """Compare every byte of the mounted image with the build."""
     alone = {**os.environ, IMAGES: ""}
     done = run_module_within(record.payload, compare.__name__, record.path, timeout_s=COMPARE_S, environ=alone)

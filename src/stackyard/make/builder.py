@@ -212,13 +212,16 @@ class _Steps:
             activation = captured(job, Path(prefix.prefix))
         with self._phase("files"):
             use = foreign.note(job, prefix)
+            if job.variant.image == "squashfs":
+                foreign.note_original(job, prefix)
             _settle(job)
             files, _ = seal.close(job)
             self.collisions = observed.observed(Path(prefix.prefix))
         for text in sentences(self.collisions):
             job.progress.notice(text)
         record = self._record(foreign.interpreter(job, prefix), {}, (), activation, use)
-        return replace(record, prefix=prefix.prefix, adopted=prefix, files_sha256=files)
+        record = replace(record, prefix=prefix.prefix, adopted=prefix, files_sha256=files)
+        return foreign.as_image(job, record) if job.variant.image == "squashfs" else record
 
     def _install(self, wheels: Sequence[Wheel]) -> None:
         """Install wheels, and resolve their file collisions with other packages."""

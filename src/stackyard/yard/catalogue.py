@@ -211,7 +211,7 @@ def _adopted(paths: RevisionPaths) -> str:
         record = revisions.readable(paths) if disk.is_there(paths.adopted) else None
     except (OSError, StackyardError):
         return ""
-    return next((str(path) for path in record.origin.outside), "") if record else ""
+    return record.origin.adopted_from if record else ""
 
 
 def _condition(paths: RevisionPaths) -> str:

@@ -253,7 +253,7 @@ def autofs(context: Context, as_json: bool) -> None:
 
     Write them on each node, again after a deploy. Loading a module then costs nothing more than with files, for
     everybody. The last one is the script by which mount(8) mounts them (mode 0755). As root it looks whether root can
-    read each image on this node. Exit status 3: one is left out, since root cannot.
+    read each image on this node. Exit status 3: one is left out, since root cannot, or since it was adopted.
     """
     from stackyard.images.api import AUTOFS_HELPER, autofs_maps, require_readable_image
 
@@ -263,11 +263,14 @@ def autofs(context: Context, as_json: bool) -> None:
         try:
             if os.geteuid() == 0:
                 require_readable_image(RevisionPaths.of(entry.folder))
+            packed = [record for record in _image_of(entry) if record.payload.is_packed]
+            for record in packed:
+                record.origin.require_common_mount()
+            records += packed
         except StackyardError as error:
             show_error(error)
             left_out += 1
             continue
-        records += [record for record in _image_of(entry) if record.payload.is_packed]
     maps = autofs_maps(records)
     if as_json:
         show_json(maps)

@@ -18,6 +18,7 @@ KINDS = ("imports", "commands", "libraries", "distributions")
 
 @verb(
     ("publish an environment of conda as the module climate", "stackyard adopt /sw/conda/envs/climate"),
+    ("keep its files in one image, whatever becomes of it", "stackyard adopt --image /sw/conda/envs/climate"),
     ("see first what would be recorded", "stackyard adopt --dry-run ~/venvs/tools --name tools --version 1.0"),
 )
 @click.argument("prefix", metavar="PREFIX", type=click.Path(path_type=Path))
@@ -27,6 +28,7 @@ KINDS = ("imports", "commands", "libraries", "distributions")
     "--except", "exceptions", multiple=True, metavar="KIND=NAME",
     help=f"A check that need not pass; KIND is one of {', '.join(KINDS)}.",
 )  # fmt: skip
+@click.option("--image", is_flag=True, help="Pack its files into one image of the yard; the directory can be emptied.")
 @click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
 @click.option("--dry-run", is_flag=True, help="Look at it and print what would be recorded; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -35,11 +37,14 @@ def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **o
 
     It gets a record, a lock, a module and a verification. `verify` finds what others change in it later; adopting it
     again records that as the next revision. Nothing ever removes its files.
+
+    With --image its files are packed as they are now. Each command sees them at the path that they had, where a
+    directory must remain: it can be empty.
     """
     from stackyard.upkeep.api import AdoptionOptions, adopt, adoption_request, adoption_tasks, look_at_prefix
 
     workspace = context.workspace()
-    foreign_prefix = look_at_prefix(prefix, workspace.yard)
+    foreign_prefix = look_at_prefix(prefix, workspace.yard, image=options["image"])
     texts = options.pop("exceptions")
     adoption = AdoptionOptions(exceptions=_exceptions(texts) if texts else None, **options)
     request = adoption_request(foreign_prefix, adoption, workspace, context.command)

@@ -182,9 +182,11 @@ def mount(record: BuildRecord) -> str:
     """Mount an image for every process of this user (of all users, as root); returns the method.
 
     Raises:
+        InputError: it was adopted: only its commands can mount it.
         MissingError: a program is missing.
         StackyardError: it is mounted already, belongs to another user, or the mount failed.
     """
+    record.origin.require_common_mount()
     if here := mounted(record):
         trouble = here.trouble
         why, hint = (f", {trouble}", _unmounting(record)) if trouble else ("", None)

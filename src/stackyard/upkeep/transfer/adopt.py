@@ -25,6 +25,8 @@ from stackyard.host.files import filelocks, filesystem, home
 from stackyard.host.machine.probe import machine
 from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name
+from stackyard.images.squashfs import possible
+from stackyard.images.squashfs.file import special
 from stackyard.inputs.models import CheckExceptions, Stack, Variant
 from stackyard.inputs.stacks import naming
 from stackyard.inputs.workspace import Workspace
@@ -39,6 +41,7 @@ from stackyard.yard.kinds.adopted import AdoptedPrefix, Kind
 from stackyard.yard.kinds.payload import Prefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision import adoptedfiles, revisions
+from stackyard.yard.revision.contents import Tree
 from stackyard.yard.revision.record import BuildRecord
 
 OLDEST = (2, 7), (3, 5)
@@ -65,13 +68,17 @@ class AdoptionOptions:
     version: str | None = None
     exceptions: Mapping[str, tuple[str, ...]] | None = None
     allow_unverified: bool = False
+    image: bool = False
 
 
 # --------------------------------------------------------------------------- looking at it
 
 
-def look(path: Path, yard: Yard) -> ForeignPrefix:
+def look(path: Path, yard: Yard, *, image: bool = False) -> ForeignPrefix:
     """Examine a prefix. Writes nothing.
+
+    Args:
+        image: it is to be packed: require that every file of it can be.
 
     Raises:
         InputError: it is not a prefix, it is in a yard, its Python is not supported, or its path cannot be used.
@@ -88,7 +95,9 @@ def look(path: Path, yard: Yard) -> ForeignPrefix:
     _require_python(prefix, kind, packages)
     text = adoptedfiles.noted(prefix, tree).to_text()
     described = AdoptedPrefix(kind, str(prefix), hashlib.sha256(text.encode()).hexdigest())
-    return ForeignPrefix(prefix, described, packages, tuple(_warnings(prefix, packages, yard)))
+    if image:
+        _require_packable(prefix, tree, yard)
+    return ForeignPrefix(prefix, described, packages, tuple(_warnings(prefix, packages, yard, image=image)))
 
 
 def _kind(prefix: Path) -> Kind:
@@ -130,6 +139,26 @@ def _require_outside(prefix: Path, yard: Yard) -> None:
             f"cannot adopt {prefix}: it is in the yard {inside}, which has a record of it",
             hint="add packages to a published revision with `stackyard extend`",
         )
+
+
+def _require_packable(prefix: Path, tree: Tree, yard: Yard) -> None:
+    if Path(os.path.realpath(yard.root)).is_relative_to(os.path.realpath(prefix)):
+        raise InputError(
+            f"cannot pack {prefix}: the yard {yard.root} is in it", hint="adopt it into a yard elsewhere, or as it is"
+        )
+    if problems := [f"{what}: {name}" for name, what in special(prefix.resolve())]:
+        hint = "remove them from the prefix, or adopt it as it is, without --image"
+        raise StackyardError(f"cannot pack {prefix}: {some(problems, _SHOWN)}", hint=hint)
+    closed = [name for name, status in tree.items() if stat.S_ISREG(status.st_mode) and not _is_readable(prefix / name)]
+    if closed:
+        raise StackyardError(
+            f"cannot pack {prefix}: permission denied: {some(sorted(closed), _SHOWN)}",
+            hint="ask its owner for the right to read all of it",
+        )
+
+
+def _is_readable(path: Path) -> bool:
+    return os.access(path, os.R_OK, follow_symlinks=False)
 
 
 def _require_still(prefix: Path) -> None:
@@ -179,9 +208,9 @@ def _is_supported(prefix: Path, version: str) -> bool:
 # --------------------------------------------------------------------------- warnings
 
 
-def _warnings(prefix: Path, packages: InstalledPackages, yard: Yard) -> Iterator[str]:
+def _warnings(prefix: Path, packages: InstalledPackages, yard: Yard, *, image: bool) -> Iterator[str]:
     yield from packages.notices
-    yield from _who_may_write(prefix, packages)
+    yield from () if image else _who_may_write(prefix, packages)
     local = filesystem.only_here(prefix)
     if local and not filesystem.only_here(yard.root):
         yield f"{prefix} is on a file system of this machine only ({local}): other nodes do not have it"
@@ -253,7 +282,8 @@ def _stack(prefix: ForeignPrefix, options: AdoptionOptions, yard: Yard) -> Stack
     variant = Variant(
         stack=name, version=version, name=naming.variant_name(axes), axes=axes, adopted=prefix.adopted,
         exceptions=CheckExceptions(**{"broken_commands": "warn", **exceptions}), notices=prefix.warnings,
-        summary=f"{prefix.prefix}, adopted as it is.",
+        summary=f"{prefix.prefix}, adopted as it {'was, in an image' if options.image else 'is'}.",
+        image="squashfs" if options.image else "prefix",
     )  # fmt: skip
     return Stack(name=name, summary=variant.summary, variants=(variant,), kind="adopted", file=str(prefix.prefix))
 
@@ -265,11 +295,12 @@ def _before(name: str, prefix: ForeignPrefix, yard: Yard) -> BuildRecord | None:
         InputError: another stack has this name.
     """
     known = revisions.built(yard, name, lambda *_: None)
-    mine = [record for record in known if Path(prefix.adopted.prefix) in record.origin.outside]
+    mine = [record for record in known if record.origin.adopted_from == prefix.adopted.prefix]
     others = [record for record in known if record not in mine]
     if others and not mine:
         last = others[-1]
-        from_where = f"was adopted from {last.prefix}" if last.origin.outside else "is a stack that was built"
+        source = last.origin.adopted_from
+        from_where = f"was adopted from {source}" if source else "is a stack that was built"
         raise InputError(
             f"the name {name} is taken: {others[-1].module} {from_where}", hint="choose another with --name"
         )
@@ -325,9 +356,13 @@ def adopt(prefix: ForeignPrefix, deploy_request: Request, progress: Progress, le
         StackyardError: the adoption could not start; failed checks are in the result.
     """
     surroundings.require(deploy_request)
+    to_do = tasks(prefix, deploy_request)
+    if any(task.action == "build" and task.variant.image == "squashfs" for task in to_do):
+        possible.require_packing()
+        possible.require_mounting(f"cannot pack {prefix.prefix}")
     for text in prefix.warnings:
         progress.notice(text)
     result = Result()
     made_by = origin(deploy_request.command, [deploy_request.site.file] if deploy_request.site.file else [])
-    deploy.carry_out(tasks(prefix, deploy_request), deploy_request, made_by, progress, result, leases)
+    deploy.carry_out(to_do, deploy_request, made_by, progress, result, leases)
     return result

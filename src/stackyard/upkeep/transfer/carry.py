@@ -16,18 +16,21 @@ from stackyard.host.files import at, copying
 from stackyard.host.files.hashing import sha256_file
 from stackyard.host.run.identity import process_token
 from stackyard.images.squashfs import launcher
+from stackyard.images.squashfs.stubs import text_of
 from stackyard.inputs.models import Site
 from stackyard.inputs.workspace import Workspace
 from stackyard.lock.lockfile import text as lockfile
 from stackyard.lock.lockfile.model import Lock
+from stackyard.make import adopted
 from stackyard.make.seal import PARTS
 from stackyard.upkeep.extensions.file import LOCK
 from stackyard.upkeep.transfer.arrival import close
 from stackyard.upkeep.transfer.rebuilding import LocatedRevision, Ways
-from stackyard.verify.checks.content import noted_contents
+from stackyard.verify.checks.content import noted_contents, seen, seen_of
 from stackyard.yard import disk
 from stackyard.yard.cache import caches
 from stackyard.yard.generation import generations, manifestfile
+from stackyard.yard.kinds.payload import STUB
 from stackyard.yard.layout import Yard
 from stackyard.yard.others import usage
 from stackyard.yard.revision import contents, revisions
@@ -184,14 +187,14 @@ def _there(manifest: Manifest, ways: Ways) -> Manifest:
     return Manifest.from_json(value)
 
 
-# --------------------------------------------------------------------------- wrapped images
+# --------------------------------------------------------------------------- images that are copied
 
 
-def container(revision: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
-    """Copy a wrapped image, whose record alone names the yard, and make its launcher.
+def image(revision: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
+    """Copy an image that cannot be made again (wrapped, adopted): its record and stubs alone name the yard.
 
     Raises:
-        MissingError: no compiler for the launcher.
+        MissingError: no compiler for its launcher.
         StackyardError: a file differs from its note, or the disk is full.
     """
     paths = ways.target.revision(revision.entry.stack, Path(revision.entry.folder).name)
@@ -207,8 +210,13 @@ def container(revision: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
     within.put(new, revision.paths.image, paths.image, link=True, source_top=old)
     within.set_mode(new, paths.image, lambda _: file_mode() & 0o444)
     within.put(new, revision.paths.files, paths.files, source_top=old)
-    launcher.make(paths.launcher, container=True)
+    former = revision.record
+    launcher.make(paths.launcher, container=former.payload.is_system, compiled=True)
     moved = BuildRecord.from_json(ways.over(revision.located.to_json()))
+    if former.origin.adopted_from:
+        within.put(new, revision.paths.adopted, paths.adopted, source_top=old)
+        atomic.write_text(paths.prefix / STUB, text_of(paths.prefix), mode=0o444, top=new)
+        moved = adopted.moved(moved, (former.prefix,))
     record = moved.with_launcher(sha256_file(paths.launcher))
     _require_same(record, paths)
     close(paths, Workspace(site, ways.target))
@@ -217,9 +225,10 @@ def container(revision: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
 
 
 def _require_same(record: BuildRecord, paths: RevisionPaths) -> None:
-    noted = noted_contents(record)
-    damages = contents.compare(noted, paths.root, contents.scan(paths.root, PARTS), noted.hashed)
+    noted = seen_of(record, noted_contents(record))
+    damages = contents.compare(noted, paths.root, seen(record), noted.hashed)
     wrong = sorted({str(damage) for damage in damages if damage.what != "permissions"})
+    wrong += filter(None, [record.payload.changed(paths.image)] if record.payload.has_stubs else [])
     if wrong:
         raise StackyardError(f"its files are not what was built: {some(wrong, 3)}",
                              hint=f"see `stackyard verify {record.module} --deep` in its yard")  # fmt: skip

@@ -224,7 +224,7 @@ def _build(
     if revision.record.origin.again == "copy":
         progress.phase(revision.entry.module, "image")
         licences.require_of_record(Workspace(request.site, ways.target), revision.record, request.accept)
-        return carrying.container(revision, ways, request.site)
+        return carrying.image(revision, ways, request.site)
     yard = ways.target if request.is_here else replace(ways.target, parent=ways.source)
     with scratch("move") as work:
         task = remaking.task(revision, ways, request.site, work)

@@ -108,12 +108,15 @@ def _unresolved(words: tuple[str, ...], context: Context) -> str | None:
 
 
 def _inside(words: tuple[str, ...], context: Context) -> bool:
-    """Whether a script's interpreter belongs to the prefix (``env python`` does when the module is loaded)."""
-    program = words[0]
-    if Path(program).name == "env":
+    """Whether a script's interpreter belongs to the prefix (``env python`` does when the module is loaded).
+
+    An adopted prefix in an image has two paths, at which the same files are.
+    """
+    program = Path(words[0])
+    if program.name == "env" or words[0] in ("/bin/sh", "/bin/bash"):
         return True
-    own = {os.path.realpath(directory) for directory in context.payload.program_directories}
-    return os.path.realpath(os.path.dirname(program)) in own or program in ("/bin/sh", "/bin/bash")  # noqa: PTH120
+    own = (directory for directory in context.payload.program_directories if directory.exists())
+    return any(program.parent.samefile(directory) for directory in own)
 
 
 def _before_5_1(kernel: str) -> bool:

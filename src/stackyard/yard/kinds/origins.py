@@ -40,6 +40,11 @@ class Built:
         return ()
 
     @property
+    def adopted_from(self) -> str:
+        """The prefix that it was adopted from; empty: it was not adopted."""
+        return self.record.adopted.prefix if self.record.adopted else ""
+
+    @property
     def needs(self) -> str:
         """The path that must exist when its module is loaded."""
         return self.record.path
@@ -79,6 +84,9 @@ class Built:
     def require_packable(self) -> None:
         """Raises InputError: its files cannot be put into an image for other machines."""
 
+    def require_common_mount(self) -> None:
+        """Raises InputError: its image cannot be mounted for all processes, but only for each command."""
+
 
 @dataclass(frozen=True)
 class Adopted(Built):
@@ -91,7 +99,7 @@ class Adopted(Built):
     @property
     def outside(self) -> tuple[Path, ...]:
         """The adopted prefix."""
-        return (Path(self.record.prefix),)
+        return (Path(self.adopted_from),)
 
     @property
     def needs(self) -> str:
@@ -135,6 +143,49 @@ class Adopted(Built):
             f"{self.record.module} cannot be packed: it was adopted, and others may change its files",
             hint="list its packages in a file, and deploy that: `stackyard deploy FILE --image squashfs`",
         )
+
+
+@dataclass(frozen=True)
+class AdoptedImage(Built):
+    """The files of an adopted prefix in an image of the yard, as they were then.
+
+    They name each other by their former path, so the image is mounted there too, in the namespace of each command.
+    """
+
+    kind: ClassVar[OriginKind] = "adopted"
+    again: ClassVar[Again] = "copy"
+
+    @property
+    def remark(self) -> str:
+        """The prefix that it was adopted from, and the tool that made it."""
+        return f"adopted from {self.adopted_from}, {self.record.adopted.kind}" if self.record.adopted else ""
+
+    def require_repairable(self) -> None:
+        """Raises StackyardError, always: its contents are not in a lock."""
+        again = f"stackyard adopt --image {shlex.quote(self.adopted_from)} --name {self.record.stack}"
+        raise StackyardError(
+            f"cannot repair {self.record.module}: it was adopted, so it cannot be built again",
+            hint=f"restore its image from a copy; or, if the prefix is still there, adopt it as it is now: `{again}`",
+        )
+
+    def _refuse(self, cannot: str, hint: str) -> InputError:
+        where = f"its files name each other by {self.adopted_from}, where each command mounts them"
+        return InputError(f"{self.record.module} cannot be {cannot}: it was adopted, and {where}", hint=hint)
+
+    def require_sendable(self) -> None:
+        """Raises InputError, always: the other machine may not have a directory at that path."""
+        raise self._refuse("pushed", "adopt the same prefix there: `stackyard adopt --image`")
+
+    def require_packable(self) -> None:
+        """Raises InputError, always: a container has other files at that path."""
+        raise self._refuse(
+            "packed for other machines",
+            "list its packages in a file, and deploy that: `stackyard deploy FILE --image squashfs`",
+        )
+
+    def require_common_mount(self) -> None:
+        """Raises InputError, always: what is at that path now would be hidden from all."""
+        raise self._refuse("mounted for all processes", "its commands mount it by themselves")
 
 
 @dataclass(frozen=True)
@@ -186,5 +237,5 @@ class Wrapped(Built):
 def origin_of(record: BuildRecord) -> Built:
     """The origin of a revision, by its record."""
     if record.adopted is not None:
-        return Adopted(record)
+        return Adopted(record) if record.form.kind == "prefix" else AdoptedImage(record)
     return Wrapped(record) if record.container else Built(record)

@@ -17,6 +17,7 @@ ALLOWED: frozenset[Cell] = frozenset({
     ("prefix", "built", True),
     ("squashfs", "built", False),
     ("prefix", "adopted", False),
+    ("squashfs", "adopted", False),
     ("container", "wrapped", False),
 })  # fmt: skip
 _REASONS: tuple[tuple[FormKind | None, OriginKind | None, bool | None, str], ...] = (
@@ -25,7 +26,6 @@ _REASONS: tuple[tuple[FormKind | None, OriginKind | None, bool | None, str], ...
     ("container", None, None, "a container holds a wrapped image"),
     (None, "wrapped", None, "a wrapped image is kept as a container"),
     ("squashfs", None, True, "a stack with a `base:` has files of its own, not an image"),
-    ("squashfs", "adopted", None, "adopted files stay where they are, and are not packed into an image"),
 )
 """Why the others are refused: the first row that fits, where None fits all."""
 

@@ -49,6 +49,8 @@ class RevisionPaths:
     """What every file of `prefix`, `lock` and `recipe` holds; the record has its hash."""
     adopted = Below("adopted.json")
     """Of an adopted revision: the files of its prefix, which is elsewhere, with sizes and times."""
+    original = Below("lock/original")
+    """Of an adopted prefix in an image: its path as given, and without links; the image is mounted there too."""
     damaged = Below("damaged.json")
     """The files that cannot be made again as they were: the revision is not reused by a deploy."""
     report = Below("report.json")

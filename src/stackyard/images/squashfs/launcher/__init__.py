@@ -23,27 +23,27 @@ _WAYS = (("-static",), ())
 alone, and is compiled in half the time with -O1."""
 
 
-def make(target: Path, *, container: bool = False) -> str:
+def make(target: Path, *, container: bool = False, compiled: bool = False) -> str:
     """Write the launcher of a revision; returns its kind, for the record.
 
     A compiled launcher adds some 2 ms to a command, a script some 5 ms.
 
     Args:
-        container: make the launcher of a wrapped image, which must be compiled: mount(8) does not work for ordinary
-            users.
+        container: make the launcher of a wrapped image.
+        compiled: it must be compiled, as that of a wrapped image and of an adopted prefix: mount(8) does not work for
+            ordinary users.
 
     Raises:
-        MissingError: the launcher of a wrapped image, without a working compiler.
+        MissingError: it must be compiled, and no compiler works.
         OSError: it cannot be written.
     """
     compiler = next((path for name in _COMPILERS if (path := which(name))), None)
     options, scripts = (("-DCONTAINER",), (_CONTAINER,)) if container else ((), ())
     with _work(target) as work:  # a full disk of the yard is not a compiler that does not work
         is_compiled = compiler is not None and _compiled(compiler, work / "launch", options, scripts)
-        if container and not is_compiled:
-            raise MissingError(
-                "cannot make the launcher of a wrapped image: " + _why(compiler), hint="install gcc, or clang"
-            )
+        if (container or compiled) and not is_compiled:
+            image = "a wrapped image" if container else "an adopted prefix"
+            raise MissingError(f"cannot make the launcher of {image}: {_why(compiler)}", hint="install gcc, or clang")
         target.write_bytes((work / "launch").read_bytes() if is_compiled else script().encode())
     target.chmod(program_mode() & ~0o222)
     return f"compiled by {compiler}" if is_compiled else "shell script"

@@ -43,7 +43,12 @@ sy_apptainer() {
     case $sy_done$sy_rev in *:"$sy_rev":* | *,*) continue ;; *:/*) ;; *) continue ;; esac
     sy_done=$sy_done$sy_rev:
     sy_image_of "$sy_rev"
-    [ ! -e "$sy_rev/prefix/.stub" ] || set -- --bind "$sy_image:$sy_rev/prefix:image-src=/" "$@"
+    [ -e "$sy_rev/prefix/.stub" ] || continue
+    if [ -e "$sy_rev/lock/original" ]; then
+      sy_original "$sy_rev" || { [ "$sy_rev" = "$sy_root" ] && sy_no_way || continue; }
+      set -- --bind "$sy_image:$sy_real:image-src=/" "$@"
+    fi
+    set -- --bind "$sy_image:$sy_rev/prefix:image-src=/" "$@"
   done
   for sy_top in /* /.[!.]*; do
     if [ -L "$sy_top" ]; then
@@ -63,6 +68,14 @@ sy_apptainer() {
     STACKYARD_APPTAINER=- "$@" </dev/null >> "$sy_log" 2>&1 || sy_no_way
   printf '%s\n' "$sy_root" > "$sy_log.apptainer"
   exec "$@"
+}
+
+# sy_original REVISION: where the image of an adopted prefix is mounted too, since its files name that path.
+sy_original() {
+  { read -r sy_given && read -r sy_real; } < "$1/lock/original" &&
+    [ -d "$sy_real" ] && [ "$(readlink -f -- "$sy_given")" = "$sy_real" ] && return
+  echo "Apptainer: not a directory where the image can be mounted, by which its files name each other: $sy_given" >> "$sy_log"
+  return 1
 }
 
 sy_no_way() {

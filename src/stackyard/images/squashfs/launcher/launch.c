@@ -259,8 +259,11 @@ static void require_running(int pid) {
        "an image of this job step cannot be read: its file system server (squashfuse_ll, process %d) is stopped", pid);
 }
 
+static int is_shown; /* whether this revision is to be seen there in this namespace */
+
 /* Join the namespace of a living server among those in the note. Of a line that begins with `+` the process is in the
- * namespace and no server; with `=` it is a server beside it, without which the namespace is of no use. */
+ * namespace and no server; with `=` it is a server beside it, without which the namespace is of no use; with `@` comes a
+ * revision that is seen there at its original path. */
 static int join_note(int note) {
   char text[TEXT], *line, *rest = text;
   int pid, count = 0, pids[SERVERS];
@@ -270,6 +273,7 @@ static int join_note(int note) {
   text[size] = 0;
   while ((line = strsep(&rest, "\n")) && count < SERVERS) {
     char kind = *line == '+' || *line == '=' ? *line++ : 0;
+    is_shown |= *line == '@' && !strcmp(line + 1, root);
     if (sscanf(line, "%d %llu", &pid, &start) != 2 || !start) continue;
     int lives = started(pid) == start;
     if (kind == '=' && !lives) return 0;
@@ -413,6 +417,8 @@ static int is_denied(void) {
   return denied;
 }
 
+#include "original.c"
+
 /* Mount the image of a revision; the process id of its server, or -1. What is wrong with an image is looked up only then:
  * a shared file system is not asked for it twice. Of a truncated one the tables at its end are missing, so either its
  * server ends, or looking up a name fails. */
@@ -427,8 +433,14 @@ static int mount_image(const char *revision, const char *log) {
   if (server == 0) serve(image, prefix, log, options);
   for (double until = now() + LIMIT_S; server > 0 && now() < until; pause_ms(1)) {
     if (!is_stub(revision)) {
-      if (errno == ENOENT && is_there(revision)) return server;
-      is_blank = errno == ENOENT;
+      int before = serving, is_hidden = errno == ENOENT, whole = is_hidden && is_there(revision);
+      serving = server;
+      if (whole && show_at_original(revision)) {
+        serving = before;
+        return server;
+      }
+      serving = before;
+      is_blank = is_hidden && !whole;
       umount2(prefix, MNT_DETACH);
       break;
     }
@@ -440,9 +452,10 @@ static int mount_image(const char *revision, const char *log) {
 
 /* Note a server, so that others join its namespace. `kind`: as in `join_note`, or 0. */
 static void add_to_note(int note, char kind, int server) {
-  char line[NAME] = {kind};
+  char line[PATH_MAX + NAME] = {kind};
   int size = !!kind;
-  size += snprintf(line + size, sizeof line - size, "%d %llu\n", server, started(server));
+  if (kind == '@') size += snprintf(line + size, sizeof line - size, "%s\n", root);
+  else size += snprintf(line + size, sizeof line - size, "%d %llu\n", server, started(server));
   void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is then an error like others */
   errno = ENOSPC; /* of a part of a line nothing is said */
   int done = lseek(note, 0, SEEK_END) >= 0 && write(note, line, size) == size;
@@ -661,7 +674,7 @@ static void mount_here(char **argv, const char *asked_for) {
   const char *why = joined ? NULL : lacking();
   if (why) {
     join_path(path, root, "prefix");
-    alone = !stat(path, &prefix) && prefix.st_uid == geteuid();
+    alone = !stat(path, &prefix) && prefix.st_uid == geteuid() && !has_original(root);
     if (damage_of(root)) not_mounted(why, log);
     if (!is_stub(root) && is_stale(root)) fail(4, STALE, DEAD, root);
     if (!alone || (is_stub(root) && mount_image(root, log) < 0)) by_apptainer(folder, log, why, argv, asked_for);
@@ -670,10 +683,13 @@ static void mount_here(char **argv, const char *asked_for) {
   }
   if (!alone && !is_stub(root)) clear_dead(root);
   if (is_stub(root)) {
+    int was_shown = is_shown;
     if ((server = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
     add_to_note(note, 0, server);
+    if (is_shown && !was_shown) add_to_note(note, '@', server);
   }
   if (!alone) mount_others(note, log);
+  if (is_shown) show_at_original(root); /* its directory may have been removed since; another image may be above it */
   close(note);
   if (!alone) snprintf(noted, sizeof noted, "%s", path);
   if (cwd && chdir(cwd) && errno != EACCES) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno));

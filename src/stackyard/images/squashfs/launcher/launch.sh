@@ -1,7 +1,7 @@
 #!/bin/sh
 # The program behind every command of a revision whose files are in one image; launch.c does the same, sooner, and is
 # used where a compiler was at hand when the revision was deployed. What differs: argv[0] is the path, and a namespace is
-# shared by the processes of one revision, not by all whose modules are loaded.
+# shared by the processes of one revision, not by all whose modules are loaded; and images of adopted prefixes are refused.
 # Needs unshare, nsenter and flock of util-linux 2.34 or newer, and squashfuse_ll.
 
 {APPTAINER}
@@ -70,9 +70,15 @@ sy_within() {
   cd -- "$PWD" 2>/dev/null # else what the image hides, or what this user may not look up: stay
 }
 
-# Mount the image of $sy_rev, and note its server if it is this revision.
+# Mount the image of $sy_rev, and note its server if it is this revision. That of an adopted prefix has to be mounted at
+# two places, which mount(8) does not do for users: the compiled launcher of that revision does it.
 sy_mount() {
   sy_is_stub "$sy_rev" || return 0
+  if [ -e "$sy_rev/lock/original" ]; then
+    [ "$sy_rev" != "$sy_root" ] || sy_fail 4 'install gcc or clang, and: stackyard fsck --repair' \
+      "cannot mount $sy_root/image.sqsh: the launcher of an adopted prefix has to be compiled"
+    return 0
+  fi
   sy_image_of "$sy_rev"
   sy_is_whole "$sy_image" || {
     [ "$sy_rev" != "$sy_root" ] || sy_damaged

@@ -191,6 +191,8 @@ def note_lost_images(report: Report) -> list[str]:
         lost = fault.directory and fault.path == paths.image and fault.what in ("missing", "changed")
         if lost and fault.path.is_relative_to(report.yard.root) and _is_in_place(fault):
             atomic.write_json(paths.damaged, {"files": [paths.image.name]}, top=report.yard.root)
-            file = files.get(fault.revision, "FILE")
-            done.append(f"{fault.revision}: cannot make its image again: `stackyard deploy {file}` builds the next one")
+            record = revisions.readable(paths)
+            verb = "adopt --image" if record and record.origin.adopted_from else "deploy"
+            again = f"stackyard {verb} {files.get(fault.revision, 'FILE')}"
+            done.append(f"{fault.revision}: cannot make its image again: `{again}` builds the next one")
     return list(dict.fromkeys(done))
