@@ -50,7 +50,7 @@ class Row:
 
     @property
     def counts(self) -> bool:
-        """Whether statistics use it: a finished run with a value that is no warm-up."""
+        """Whether statistics use it: it has ended well, has a value, and is not a warm-up."""
         return self.state == DONE and not self.warmup and self.value is not None
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PARTS = ("collectives", "imports")
 """What is measured without a program of yours; each is a command of its own."""
 measured = options_of("Study")
-OWN = ("nodes", "array", "output", "debug_rank", "restarts")
+OWN = ("nodes", "array", "output", "pack")
 """Options of a job that a study does not have, or has with another meaning."""
 
 
@@ -88,7 +88,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 @measured(
     "--warmup-runs", type=click.IntRange(0), metavar="N", help="Per allocation and variant, not counted. Default: 1."
 )
-@measured("--pack", is_flag=True, default=None, help="All runs of a size in one job: no interval.")
+@measured("--pack", "packed", is_flag=True, default=None, help="All runs of a size in one job: no interval.")
 @measured("--seed", type=click.IntRange(1), metavar="N", help="Of the drawn order. Default: drawn, and recorded.")
 @measured("-o", "--directory", type=click.Path(path_type=Path), metavar="DIR", help="Default: studies/PROGRAM.")
 @measured("--continue", "go_on", type=click.Path(path_type=Path), metavar="DIR", help="Run what a study lacks.")
@@ -125,7 +125,7 @@ def request_of(context: Context, program: tuple[str, ...], options: dict[str, An
     """The study of a command line: a study.yaml with changes, or a program with options.
 
     Raises:
-        InputError: a value is wrong, or there is no program.
+        InputError: a value is wrong, or no program is given.
     """
     from stackyard.launch.api import jobs
     from stackyard.study.api import StudyRequest, compared_variants, load_study, measured_by, varied_values
@@ -143,7 +143,7 @@ def request_of(context: Context, program: tuple[str, ...], options: dict[str, An
     asked = {
         "nodes": options["sizes"], "repeat": options["repeat"], "allocations": options["allocations"],
         "kind": options["kind"], "until_percent": options["until"], "warmup_runs": options["warmup_runs"],
-        "pack": options["pack"], "seed": options["seed"], "vary": vary or None,
+        "pack": options["packed"], "seed": options["seed"], "vary": vary or None,
         "variants": compared_variants([one for text in options["compare"] for one in text.split(",")]) or None,
         "measure": tuple(map(measured_by, options["measure"])) or None,
     }  # fmt: skip

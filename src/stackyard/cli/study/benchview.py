@@ -150,7 +150,7 @@ def _confirm(context: Context, look: Outlook, *, agreed: bool) -> None:
     """Ask about more node-hours than the site lets a study take without a question.
 
     Raises:
-        InputError: there are more, and nobody can be asked; or you decline.
+        InputError: the limit is exceeded without a terminal to ask on, or you decline.
     """
     limit, hours = context.site().bench.confirm_node_hours, look.node_hours
     if agreed or look.how == "here" or not limit or (hours is not None and hours <= limit):
