@@ -26,7 +26,8 @@ def imports_of(file: Path) -> set[str]:
 
 
 def test_every_room_that_cli_uses_has_a_door() -> None:
-    assert DOORS == ["deploy", "expose", "images", "inputs", "lint", "lock", "make", "study", "upkeep", "verify", "yard"]
+    rooms = "deploy expose images inputs lint lock make study upkeep verify yard"
+    assert rooms.split() == DOORS
 
 
 @pytest.mark.parametrize("room", DOORS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from study.slurm_bed import MEASURE, SHAPE, SPEED, done, points, submitted, table
+from study.slurm_bed import MEASURE, SHAPE, SPEED, done, jobs_of, points, submitted, table
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working
 
@@ -44,3 +44,86 @@ def test_a_study_that_is_killed_three_times_repeats_and_loses_nothing(work: Work
     again = work.run("bench", "--continue", study, expect=0)
     assert points(study) == found, again.err
     work.nothing_left()
+
+
+def test_each_repeat_of_a_size_is_a_job_of_its_own(work: Work) -> None:
+    study = work.directory / "studies" / "speed"
+    shown = work.run("bench", "speed.py", "--nodes", "1,2", "--repeat", "2", *SHAPE, *MEASURE, "--dry-run")
+    assert (
+        "8 runs, 4 slurm jobs, at most 0.8 node-hours" in shown.out
+    )  # (2 runs x 3 min + 2 min) x (1 + 1 + 2 + 2) nodes
+    assert "#SBATCH --nodes=1" in shown.out and not study.exists()
+    work.run("bench", "speed.py", "--nodes", "1,2", "--repeat", "2", *SHAPE, *MEASURE, "--", "--batch", "{ranks*16}")
+    assert submitted(study) == {f"n000{n}-a0{a}": 1 for n in (1, 2) for a in (1, 2)}
+    assert len(set(jobs_of(work, study).values())) == 4
+    rows = [row for row in table(study) if row["warmup"] == "0"]
+    assert [(row["nodes"], row["repeat"], row["allocation"], row["value"]) for row in rows] == [
+        ("1", "1", "1", "116.0"), ("1", "2", "2", "116.0"), ("2", "1", "1", "232.0"), ("2", "2", "2", "232.0"),
+    ]  # fmt: skip
+    assert all(len(row["hosts"].split()) == int(row["nodes"]) for row in rows)
+
+
+def test_what_fails_is_tried_again_only_when_asked(work: Work) -> None:
+    study = work.directory / "studies" / "speed"
+    words = ("--nodes", "1,2", "--repeat", "1", "--warmup-runs", "0", *SHAPE, *MEASURE)
+    failed = work.run("bench", "speed.py", *words, "--", "--fail-on", "2", expect=1)
+    assert "n0002-job-a01-r01: failed: rank 0 on" in failed.err
+    assert [row["state"] for row in table(study)] == ["done", "failed"]
+    assert work.run("bench", "--continue", study, expect=None).code == 0
+    assert submitted(study) == {"n0001-a01": 1, "n0002-a01": 1}
+    again = work.run("bench", "--continue", study, "--retry-failed", expect=1)
+    assert submitted(study) == {"n0001-a01": 1, "n0002-a01": 2}, again.err
+    assert len(points(study)["n0002-job-a01-r01"]) == 2
+
+
+def test_what_the_queue_refuses_is_said_and_stays_missing(work: Work) -> None:
+    study = work.directory / "studies" / "speed"
+    refused = work.run("bench", "speed.py", "--nodes", "1,9", "--repeat", "1", *SHAPE, *MEASURE, expect=2)
+    assert "9 nodes requested, but partition debug has 4" in refused.err and not study.exists()
+    words = ("--nodes", "1,2", "--repeat", "1", "-p", "nowhere", *SHAPE, *MEASURE)
+    refused = work.run("bench", "speed.py", *words, expect=1)
+    assert refused.err.count("not submitted") == 2 and "invalid partition" in refused.err
+    assert {row["state"] for row in table(study)} == {"missing"}
+
+
+def test_two_processes_do_not_measure_one_study(work: Work) -> None:
+    study = work.directory / "studies" / "speed"
+    words = ("--nodes", "1", "--repeat", "1", "--warmup-runs", "0", *SHAPE, *MEASURE)
+    first = work.start("bench", "speed.py", *words, "--", "--sleep", "20")
+    work.until(lambda: bool(points(study)))
+    second = work.run("bench", "--continue", study, expect=1)
+    assert "is being measured by" in second.err and "hint: wait for it" in second.err
+    first.send_signal(signal.SIGINT)
+    _, err = first.communicate(timeout=60)
+    assert first.returncode == 130 and "submitted jobs go on" in err
+    assert work.run("bench", "--continue", study).code == 0  # follows the job that went on
+    assert {len(attempts) for attempts in points(study).values()} == {1}
+
+
+def test_a_job_that_is_cancelled_leaves_runs_that_are_run_later(work: Work) -> None:
+    study = work.directory / "studies" / "speed"
+    words = ("--nodes", "2", "--repeat", "3", "--pack", "--warmup-runs", "0", *SHAPE, *MEASURE)
+    follower = work.start("bench", "speed.py", *words, "--", "--sleep", "2")
+    work.until(lambda: done(study) == 1)
+    work.run("runs", "cancel", next((study / "runs").glob("*")))
+    _, err = follower.communicate(timeout=120)
+    assert follower.returncode == 1 and "the job ended (" in err and "bench --continue" in err
+    work.nothing_left()
+    before = points(study)
+    work.run("bench", "--continue", study)
+    after = points(study)
+    assert done(study) == 3
+    kept = [name for name, attempts in before.items() if attempts[-1]["state"] == "done"]
+    assert kept and all(after[name] == before[name] for name in kept)
+
+
+def test_a_job_that_was_never_submitted_and_starts_after_all_runs_nothing(work: Work) -> None:
+    study = work.directory / "studies" / "speed"
+    words = ("--nodes", "1", "--repeat", "1", "--warmup-runs", "0", *SHAPE, *MEASURE)
+    work.run("bench", "speed.py", *words)
+    ran = points(study)
+    (script,) = (study / "runs").glob("*/job.sh")
+    job = work.cluster.submit(script)
+    work.cluster.wait_job(job)
+    assert points(study) == ran
+    assert "nothing is run" in next((study / "runs").glob("*/batch.log")).read_text()
