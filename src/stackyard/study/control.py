@@ -89,8 +89,8 @@ def run_here(study: Study, watcher: Watcher) -> None:
                 return
 
 
-def run_inside(study: Study, name: str, attempt: int, watcher: Watcher) -> None:
-    """Run one job of the study in its allocation, as the batch script asks.
+def run_inside(study: Study, name: str, attempt: int, watcher: Watcher) -> bool:
+    """Run one job of the study in its allocation, as the batch script asks; whether all of it was run.
 
     Raises:
         InputError: no such job.
@@ -99,9 +99,9 @@ def run_inside(study: Study, name: str, attempt: int, watcher: Watcher) -> None:
     if found is None:
         raise InputError(f"{study.paths.root} has no job {name}")
     if store.begin(study.paths.jobs / name / str(attempt), this_process().to_json()):
-        run_job(study, found, watcher.point)
-    else:
-        watcher.waiting(f"attempt {attempt} of {name} was begun before, or withdrawn: nothing is run")
+        return run_job(study, found, watcher.point)
+    watcher.waiting(f"attempt {attempt} of {name} was begun before, or withdrawn: nothing is run")
+    return True
 
 
 def run_jobs(study: Study, watcher: Watcher) -> None:

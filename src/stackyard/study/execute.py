@@ -195,6 +195,8 @@ def _ended(study: Study, attempt: Attempt, paths: RunPaths, status: RunStatus) -
         attempt, code=status.code, hosts=status.hosts, started=status.started or attempt.started,
         seconds=float(status.seconds.get("total", 0)), message=_why(status),
     )  # fmt: skip
+    if not status.over:
+        return replace(ended, state="interrupted", message="its job ended before it did")
     if not status.ended_well:
         return replace(ended, state="failed" if status.state in FAILED else "interrupted")
     measured = read_run(paths, study.request.measure)

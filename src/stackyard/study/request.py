@@ -69,7 +69,7 @@ class StudyRequest(LateModel):
     allocations: int = Field(1, ge=1, le=1000, description="Allocations of a comparison; 6 or more: beyond these nodes")
     pack: bool = Field(False, description="All runs of a size in one allocation: no interval")
     warmup_runs: int = Field(1, ge=0, le=100, description="Runs of each variant per allocation that do not count")
-    until_percent: float = Field(0, ge=0, lt=100, description="Repeat until the median is known to this percentage")
+    until_percent: float = Field(0, ge=0, le=99, description="Repeat until the median is known to this percentage")
     most_repeats: int = Field(50, ge=1, le=10_000, description="With until_percent: the most runs of a size")
     seed: int = Field(0, ge=0, description="Of the drawn order; 0: drawn")
     measure: tuple[Metric, ...] = Field((), description="The metrics; empty: what the output is known to contain")
@@ -82,6 +82,8 @@ class StudyRequest(LateModel):
             raise ValueError("a study measures a job with one program, not one with roles")
         if not self.job.program:
             raise ValueError("`job` has no program")
+        if not self.nodes:
+            raise ValueError("`nodes` has no number of nodes")
         if len(set(self.nodes)) != len(self.nodes):
             raise ValueError("a number of nodes is listed twice")
         for name in self.variants:

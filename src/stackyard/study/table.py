@@ -112,4 +112,4 @@ def _flag(text: str) -> bool:
 
 
 _READERS: dict[object, Callable[[str], object]] = {int: int, str: str, bool: _flag}
-_KINDS = {name: _READERS.get(kind, _number) for name, kind in get_type_hints(Row).items()}
+_KINDS = {name: _READERS.get(get_type_hints(Row)[name], _number) for name in COLUMNS}

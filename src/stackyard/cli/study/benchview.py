@@ -101,9 +101,11 @@ def inside(context: Context, root: Path, job: str, *, again: bool) -> None:
         raise InputError(f"--job-of-study {job}: not JOB/ATTEMPT", hint="batch scripts of `stackyard bench` have it")
     study = open_study(root, context.job_workspace(), again=again)
     directory = study.run_of(name, int(attempt))
-    with recorded_command(directory):
+    with recorded_command(directory) as ended:
         study = study.with_environment(environment_of(directory, study.workspace.environ))
-        run_study_inside(study, name, int(attempt), View(quiet=False))
+        ended.code = 0 if run_study_inside(study, name, int(attempt), View(quiet=False)) else 1
+    if ended.code:
+        raise click.exceptions.Exit(ended.code)
 
 
 def _carry_out(study: Study, options: dict[str, Any]) -> None:
