@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from stackyard.study.control import run_jobs as run_study_jobs
     from stackyard.study.execute import Study as Study
     from stackyard.study.metrics.model import measured_by as measured_by
-    from stackyard.study.more import expected as expected_runs
     from stackyard.study.request import StudyRequest as StudyRequest
     from stackyard.study.request import compared as compared_variants
     from stackyard.study.request import load_study as load_study

@@ -111,8 +111,9 @@ def _size(
         place = variants.workspace_of(workspace, variant, workspace.runs)
         intent = variants.intent_of(request, name, nodes, workspace.environ)
         job = plan_one(place, intent)
+        jobs.check_program(intent, job.context.stack.image)
         job = job if name in identities else agreed(job)
-        identities.setdefault(name, variants.identity(job))
+        identities.setdefault(name, variants.identity(job, variant))
         ranks = job.plan(head=not is_here).layout.ranks
         filled = variants.intent_of(request, name, nodes, workspace.environ, ranks)
         plans[name] = (jobs.launch_job(place, filled) if is_here else jobs.batch_job(place, filled)).plan(

@@ -82,7 +82,7 @@ def run_here(study: Study, watcher: Watcher) -> None:
     """
     with in_control(study, watcher):
         complete = True
-        for job in _growing(study):
+        for job in _growing(study, watcher):
             complete = run_job(study, job, watcher.point) and complete
             if not complete:
                 watcher.job_ended(job, "interrupted", "")
@@ -114,12 +114,12 @@ def run_jobs(study: Study, watcher: Watcher) -> None:
         _Follower(study, watcher).run()
 
 
-def _growing(study: Study) -> Iterator[JobPlan]:
+def _growing(study: Study, watcher: Watcher) -> Iterator[JobPlan]:
     """The jobs of the study, and those that `until_percent` adds as results come in."""
     seen: set[str] = set()
     while True:
         fresh = [job for job in store.read_jobs(study.paths) if job.id not in seen]
-        if not fresh and not (fresh := more.jobs(study)):
+        if not fresh and not (fresh := more.jobs(study, watcher.waiting)):
             return
         for job in fresh:
             seen.add(job.id)
@@ -152,7 +152,7 @@ class _Follower:
             self._report()
             self._active = [each for each in self._active if not self._has_ended(each)]
             if not self._active:
-                fresh = more.jobs(self._study)
+                fresh = more.jobs(self._study, self._watcher.waiting)
                 for job in fresh:
                     self._start(job)
                 if not self._active:

@@ -158,7 +158,7 @@ def planned_job(study: Study, point: Point) -> Job:
     variant, first = study.request.all_variants[point.variant], _intent(study, point)
     place = variants.workspace_of(study.workspace, variant, study.runs)
     job = jobs.launch_job(place, first)
-    variants.require_same(point.variant, study.about.variants.get(point.variant, {}), variants.identity(job))
+    variants.require_same(point.variant, study.about.variants.get(point.variant, {}), variants.identity(job, variant))
     ranks = job.plan().layout.ranks
     intent = _intent(study, point, ranks)
     return jobs.launch_job(replace(place, argv=launch_words(intent)), intent)

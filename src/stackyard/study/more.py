@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 from stackyard.study import store
 from stackyard.study.execute import Study
 from stackyard.study.schedule import JobPlan, one_size
 from stackyard.study.statistics import series
 
-FIRST = 3
-"""Runs of a size from which the number of all is estimated."""
 
-
-def jobs(study: Study) -> list[JobPlan]:
+def jobs(study: Study, tell: Callable[[str], None]) -> list[JobPlan]:
     """One more job for each size whose median is not known to ``until_percent`` yet; stored, not started.
 
     A size stops at ``most_repeats``, and when a run of it failed: it would go on for ever.
+
+    Args:
+        tell: is told, before the first further run of a size, how many there will probably be.
     """
     request = study.request
     if not request.until_percent:
         return []
     found = []
     for nodes, known in _by_size(study).items():
-        if len(known) >= request.most_repeats or any(not study.is_complete(job) for job in known):
-            continue
+        repeats = max(point.repeat for job in known for point in job.points)
         values = values_of(study, nodes)
-        if len(values) < len(known) or series.is_enough(values, request.until_percent / 100):
+        if repeats >= request.most_repeats or len(values) < max(2, repeats):
             continue
-        number = max(job.allocation for job in known) + 1
-        found.append(one_size(request, nodes, number, [number]))
+        if series.is_enough(values, request.until_percent / 100):
+            continue
+        if repeats == request.repeats:
+            tell(_expected(nodes, values, request.until_percent, request.most_repeats))
+        cold = study.about.how != "here"
+        allocation = max(job.allocation for job in known) + 1
+        found.append(one_size(request, nodes, allocation, [repeats + 1], cold=cold))
         store.add_job(study.paths, found[-1])
     return found
 
 
-def expected(study: Study) -> dict[int, int]:
-    """By size, the number of runs after which the median will probably be known to ``until_percent``."""
-    found = {}
-    for nodes in _by_size(study):
-        values = values_of(study, nodes)
-        if len(values) >= FIRST:
-            try:
-                found[nodes] = series.runs_expected(values, study.request.until_percent / 100)
-            except InputError:
-                continue
-    return found
+def _expected(nodes: int, values: Sequence[float], percent: float, most: int) -> str:
+    runs = series.runs_expected(values, percent / 100)
+    limit = f"; it stops at {most}" if runs > most else ""
+    return f"{counted(nodes, 'node')}: ±{percent:g} % will take some {runs} runs, by the first {len(values)}{limit}"
 
 
 def _by_size(study: Study) -> dict[int, list[JobPlan]]:

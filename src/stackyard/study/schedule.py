@@ -75,10 +75,12 @@ def planned(request: StudyRequest, seed: int, *, together: bool = False) -> Iter
                 yield one_size(request, nodes, repeat, [repeat])
 
 
-def one_size(request: StudyRequest, nodes: int, allocation: int, repeats: range | list[int]) -> JobPlan:
-    """A job of a study with one variant: the warm-up, then these repeats."""
+def one_size(
+    request: StudyRequest, nodes: int, allocation: int, repeats: range | list[int], *, cold: bool = True
+) -> JobPlan:
+    """A job of a study with one variant: the warm-up runs, if the nodes need them, then these repeats."""
     (variant,) = request.all_variants
-    runs = [(variant, 0, True)] * request.warmup_runs
+    runs = [(variant, 0, True)] * (request.warmup_runs if cold else 0)
     return _job(nodes, allocation, runs + [(variant, repeat, False) for repeat in repeats])
 
 

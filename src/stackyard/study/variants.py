@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -48,8 +49,8 @@ def _plain(variant: Variant, environ: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": f"{prefix / 'bin'}:{environ.get('PATH', '/usr/bin:/bin')}", kind: str(prefix)}
 
 
-def identity(job: Job) -> dict[str, str]:
-    """What a variant runs in, as far as it can change under its name: a revision's module and hash, an image, a prefix.
+def identity(job: Job, variant: Variant) -> dict[str, str]:
+    """What a variant runs in, as far as it can change under its name: a revision's module and hash, an image, a Python.
 
     An image file is known by its size and time: to read one of ten gigabytes before each run takes longer than the run.
     """
@@ -60,6 +61,8 @@ def identity(job: Job) -> dict[str, str]:
         status = image.stat() if image.exists() else None
         found["container"] = str(image)
         found["image"] = f"{status.st_size} bytes, {status.st_mtime_ns}" if status else "not found"
+    if variant.plain:
+        found |= {"plain": variant.plain, "python": os.path.realpath(Path(variant.plain) / "bin" / "python")}
     return found
 
 

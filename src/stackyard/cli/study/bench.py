@@ -36,6 +36,17 @@ class _Bench(Verb):
             return context
         return super().make_context(info_name, args, parent, **extra)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, and say of an unknown option where those of the program belong."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            close = f"; did you mean {error.possibilities[0]}?" if error.possibilities else ""
+            raise InputError(
+                f"no such option: {error.option_name}{close}",
+                hint=f"options of the program come after --: stackyard bench PROGRAM -- {error.option_name} ...",
+            ) from error
+
 
 class Sizes(click.ParamType):  # type: ignore[type-arg]
     """Numbers of nodes, separated by commas."""

@@ -110,7 +110,7 @@ def inside(context: Context, root: Path, job: str, *, again: bool) -> None:
 
 def _carry_out(study: Study, options: dict[str, Any]) -> None:
     from stackyard.cli.study.report import show_results
-    from stackyard.study.api import expected_runs, run_study_here, run_study_jobs
+    from stackyard.study.api import run_study_here, run_study_jobs
 
     view = View(quiet=options["as_json"])
     run = run_study_jobs if study.about.how == "jobs" else run_study_here
@@ -120,9 +120,6 @@ def _carry_out(study: Study, options: dict[str, Any]) -> None:
         left = "submitted jobs go on; " if study.about.how == "jobs" else ""
         echo(f"\n{left}`stackyard bench --continue {study.paths.root}` runs what is missing", err=True)
         raise
-    if study.request.until_percent:
-        for nodes, number in expected_runs(study).items():
-            show_notice(f"{counted(nodes, 'node')}: ±{study.request.until_percent:g} % takes some {number} runs")
     code = show_results(study.paths.root, as_json=options["as_json"])
     if view.failed or not study.is_all_settled:
         echo(f"  stackyard bench --continue {study.paths.root}    runs what is missing", err=True)

@@ -39,6 +39,7 @@ __all__ = [
     "Workspace",
     "batch_job",
     "carry_out",
+    "check_program",
     "default_nodes",
     "end_with_caller",
     "job_text",
