@@ -27,7 +27,8 @@ from stackyard.study.schedule import JobPlan, Point
 from stackyard.study.store import About, Attempt, PointRecord, StudyPaths
 
 FAILED = ("failed", "hung")
-"""How a run ends through its program. All else (cancelled, a lost node, a time limit) is an interruption."""
+"""How a run ends through its program. All else (cancelled, a lost node, a time limit) is an interruption, and so is a
+launch that failed without a rank that did: a full disk, a launcher that does not start."""
 
 ENDS_S = 90.0
 """Seconds within which a run ends after the process that started it was killed."""
@@ -198,7 +199,8 @@ def _ended(study: Study, attempt: Attempt, paths: RunPaths, status: RunStatus) -
     if not status.over:
         return replace(ended, state="interrupted", message="its job ended before it did")
     if not status.ended_well:
-        return replace(ended, state="failed" if status.state in FAILED else "interrupted")
+        is_programs = status.state in FAILED and bool(status.first or status.state == "hung")
+        return replace(ended, state="failed" if is_programs else "interrupted")
     measured = read_run(paths, study.request.measure)
     state = "done" if measured.values and not measured.problems else "no-value"
     return replace(ended, state=state, message="; ".join(measured.problems), measured=measured.to_json())

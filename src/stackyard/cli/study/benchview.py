@@ -11,7 +11,7 @@ import click
 from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, emit, show_error, show_json, show_notice, show_table, show_text
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, StackyardError, StopSignal
 from stackyard.core.findings import counted
 from stackyard.study.api import StudyWatcher
 
@@ -116,9 +116,12 @@ def _carry_out(study: Study, options: dict[str, Any]) -> None:
     run = run_study_jobs if study.about.how == "jobs" else run_study_here
     try:
         run(study, view)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StopSignal):
         left = "submitted jobs go on; " if study.about.how == "jobs" else ""
         echo(f"\n{left}`stackyard bench --continue {study.paths.root}` runs what is missing", err=True)
+        raise
+    except StackyardError as error:
+        error.hint = "; ".join(filter(None, [error.hint, f"stackyard bench --continue {study.paths.root}"]))
         raise
     code = show_results(study.paths.root, as_json=options["as_json"])
     if view.failed or not study.is_all_settled:
