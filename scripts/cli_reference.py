@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from stackyard.cli.main import VERBS, cli
+from stackyard.cli.study import bench
 
-TARGET = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
+ROOT = Path(__file__).parents[1]
+TARGET = ROOT / "docs" / "reference" / "cli.md"
+WIDE: dict[str, Any] = {"max_content_width": 100, "terminal_width": 100}
 
 HEAD = """# The command line
 
@@ -28,13 +32,18 @@ Made by `python scripts/cli_reference.py`; do not edit. The same commands serve 
 
 def reference() -> str:
     """The whole page."""
-    parent = click.Context(cli, info_name="stackyard", max_content_width=100, terminal_width=100)
+    parent = click.Context(cli, info_name="stackyard", **WIDE)
     parts = [HEAD, f"\n## stackyard\n\n```\n{cli.get_help(parent)}\n```\n"]
     for verb in VERBS:
         command = cli.get_command(parent, verb)
         assert command is not None
-        context = click.Context(command, info_name=verb, parent=parent, max_content_width=100, terminal_width=100)
+        context = click.Context(command, info_name=verb, parent=parent, **WIDE)
         parts.append(f"\n## stackyard {verb}\n\n```\n{command.get_help(context)}\n```\n")
+        for name in bench.PARTS if verb == "bench" else ():
+            if not (ROOT / "src" / "stackyard" / "cli" / "study" / f"{name}.py").exists():
+                continue
+            context = command.make_context(verb, [name], parent, resilient_parsing=True, **WIDE)
+            parts.append(f"\n### stackyard {verb} {name}\n\n```\n{context.get_help()}\n```\n")
     return "".join(parts)
 
 

@@ -442,6 +442,20 @@ extra-index-url =
 no-binary = :all:
 """
 RUN = DATA / "formats" / "run-1"
+COLLECTIVES = (
+    b'{"format": 1, "sizes": [8, 16], "factor": 2, "warmup": 5, "iterations": 2, "start_time": "2026-11-28 12:00:00", '
+    b'"environment": ["NCCL_DEBUG=INFO"], "nccl_version": 0, "devices": [{"rank": 0, "hostname": "n1", "free": 7}]}\n'
+    b'{"operation": "all_reduce", "size": 8, "count": 2, "wrong": 0, "times_us": [[10.5, 11], [9.5, 12]]}\n'
+    b'{"operation": "all_to_all", "skipped": "not supported"}\n{"end_time": "2026-11-28 12:00:09"}\n'
+)
+
+
+def _collectives(path: Path) -> None:
+    for name in ("record.json", "status.json"):
+        path.with_name(name).write_bytes(RUN.joinpath(name).read_bytes())
+    commands("bench collectives --json --of {}/..")(path)
+
+
 _DISTRIBUTIONS = (
     b"# checksum %s\nlib/python3.11/site-packages/annoy-1.17.2.dist-info\n"
     % hashlib.sha256(b"lib/python3.11/site-packages/annoy-1.17.2.dist-info\n").hexdigest().encode()
@@ -511,4 +525,5 @@ READERS = {
     "run status": Reader(
         "status.json", [RUN.joinpath("status.json").read_bytes()], commands("runs show {}/..", "runs show --json {}/..")
     ),
+    "collectives": Reader("collectives.jsonl", [COLLECTIVES], _collectives),
 }

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
 
 def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...] = ()) -> None:
-    """Follow a run to its end and exit with its status; Ctrl-C stops following only.
+    """Follow a run to its end and exit with its status; Ctrl-C stops following only. `logs` as in `followed`."""
+    status = followed(paths, quiet=as_json, logs=logs)
+    if as_json:
+        show_json({"run": str(paths.root), **status.__dict__})
+    if not status.ended_well:
+        raise click.exceptions.Exit(status.code or 1)
+
+
+def followed(paths: RunPaths, *, quiet: bool, logs: tuple[Path, ...] = ()) -> RunStatus:
+    """Follow a run to its end, show its output and its end unless `quiet`, and return its status.
 
     Args:
         logs: the files to show; empty: the log of the first rank, with several roles of each role's first.
@@ -22,7 +31,7 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
     from stackyard.cli.jobs.launchview import LaunchView
     from stackyard.launch.api.runs import first_ranks, follow, handle, read_run, read_status
 
-    view, firsts = LaunchView(quiet=as_json), {} if logs else first_ranks(read_run(paths))
+    view, firsts = LaunchView(quiet=quiet), {} if logs else first_ranks(read_run(paths))
     view.show_names(dict(enumerate(firsts.values())))
     try:
         status = follow(paths, view, logs=logs or tuple(map(paths.main.rank_log, firsts)))
@@ -31,12 +40,9 @@ def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...]
                     f"`stackyard runs attach {handle(paths)}` follows it, "
                     f"`stackyard runs cancel {handle(paths)}` cancels it")  # fmt: skip
         raise click.exceptions.Exit(130) from None
-    if as_json:
-        show_json({"run": str(paths.root), **status.__dict__})
-    else:
+    if not quiet:
         _show_end(paths, status, shown=bool(logs))
-    if not status.ended_well:
-        raise click.exceptions.Exit(status.code or 1)
+    return status
 
 
 def _show_end(paths: RunPaths, status: RunStatus, *, shown: bool) -> None:

@@ -178,12 +178,12 @@ def intent_options(*more: Decorator, without: Collection[str] = ()) -> Decorator
     """The options that describe a job, these further ones, and the program with its arguments, as a decorator.
 
     Args:
-        without: the names of options that this verb does not have.
+        without: the names of options that this verb does not have, or ``program``.
     """
 
     def decorate(function: F) -> F:
-        function = click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="PROGRAM [ARG]...")(function)
-        for option in reversed((*REQUEST, *more)):
+        program = click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="PROGRAM [ARG]...")
+        for option in (program, *reversed((*REQUEST, *more))):
             function = option(function)
             params = vars(function)["__click_params__"]
             if params[-1].name in without:

@@ -16,6 +16,7 @@ from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Job, Plan, RunPaths, Stream
+    from stackyard.launch.api.runs import StepResult
 
 FLAGS = {"time_min": "--time", "signal_s": "--signal", "memory_gib": "--memory", "mail_events": "--mail-on",
          "scheduler_args": "--scheduler-arg"}  # fmt: skip
@@ -63,7 +64,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     _report_shape(intent, job)
     _report_unused(options, job)
     if options["dry_run"]:
-        _dry_run(job, options["as_json"])
+        show_dry_run(job, options["as_json"])
         return
     job = agree(context, job)
     run = jobs.record_launch(job)
@@ -93,10 +94,20 @@ def _report_unused(options: dict[str, Any], job: Job) -> None:
 
 def carry_out(job: Job, paths: RunPaths, stream: Stream, as_json: bool) -> None:
     """Run, show the progress and the result, and exit with the status of the first failure."""
+    result = carried_out(job, paths, stream, quiet=as_json)
+    with only_shown():
+        if as_json:
+            show_json({"run": str(paths.root), **result.to_json()})
+    if result.code:
+        raise click.exceptions.Exit(result.code)
+
+
+def carried_out(job: Job, paths: RunPaths, stream: Stream, *, quiet: bool) -> StepResult:
+    """Run, and show the progress and the result; if `quiet`, only the run's name. Returns the result."""
     from stackyard.cli.jobs.launchview import LaunchView, show_plan, show_result
     from stackyard.launch.api import jobs
 
-    view = LaunchView(quiet=as_json, hidden=job.intent.debug_rank)
+    view = LaunchView(quiet=quiet, hidden=job.intent.debug_rank)
     if stream == "all":
         view.show_numbers()
 
@@ -107,18 +118,16 @@ def carry_out(job: Job, paths: RunPaths, stream: Stream, as_json: bool) -> None:
 
     with only_shown():
         echo(f"run {click.style(paths.name, bold=True)}", err=True)
-    told = "none" if as_json else stream
-    result = jobs.carry_out(job, paths, view, (lambda _: None) if as_json else announce, told)
+    told = "none" if quiet else stream
+    result = jobs.carry_out(job, paths, view, (lambda _: None) if quiet else announce, told)
     with only_shown():
-        if as_json:
-            show_json({"run": str(paths.root), **result.to_json()})
-        else:
+        if not quiet:
             show_result(result, paths.root)
-    if result.code:
-        raise click.exceptions.Exit(result.code)
+    return result
 
 
-def _dry_run(job: Job, as_json: bool) -> None:
+def show_dry_run(job: Job, as_json: bool) -> None:
+    """Print the exact command and the scripts of a launch, or its plan as JSON."""
     from stackyard.cli.jobs.launchview import show_plan
     from stackyard.launch.api import jobs
 

@@ -39,7 +39,7 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     intent, again = requested(workspace, options, program, lambda: None)
     job = jobs.batch_job(workspace, intent, again)
     if options["dry_run"]:
-        _dry_run(jobs.preview_submission(job), options["as_json"])
+        show_dry_run(jobs.preview_submission(job), options["as_json"])
         return
     job = agree(context, job)
     run = jobs.record_submission(job)
@@ -64,7 +64,8 @@ def _report(run: Run, job_id: str, options: dict[str, Any]) -> None:
     follow_run(paths, as_json=options["as_json"])
 
 
-def _dry_run(preview: Preview, as_json: bool) -> None:
+def show_dry_run(preview: Preview, as_json: bool) -> None:
+    """Print the batch script and the submit command, or the plan as JSON."""
     from stackyard.cli.jobs.launchview import show_findings
     from stackyard.launch.api.jobs import plan_json
 

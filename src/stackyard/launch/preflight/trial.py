@@ -87,18 +87,18 @@ class Trial:
         return next((stage for stage in self.stages if not stage.good), None)
 
 
-def install(directory: Path) -> Path:
+def install(directory: Path, program: str = "rank") -> Path:
     """Write the ranks' program below `directory`, where all nodes can read it; returns its start file.
 
     The package `stackyard_preflight` holds copies at the same places as in `stackyard.launch`, so that relative imports
-    work in both.
+    work in both. `program` is the module whose `main` is called.
     """
     launch = Path(__file__).parents[1]
     copied = [*(launch / "node" / name for name in SHARED), *sorted((launch / "preflight" / "node").glob("*.py"))]
     for file in copied:
         write_text(directory / "stackyard_preflight" / file.relative_to(launch), file.read_text(encoding="utf-8"))
     start = directory / "start.py"
-    write_text(start, START)
+    write_text(start, START.replace("node.rank", f"node.{program}"))
     return start
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from . import compare
 from .connections import Answers, Connections
 from .groups import bracketed, ranks_text, rounds, short
+from .operations import KINDS
 
 FAILED = 3
 GLOO_RANKS = 1024
@@ -278,7 +279,7 @@ class Coordinator:
         common = {"name": name, "hosts": self._hosts_of(group), "ranks": len(group), "backend": backend, **result}
         if not result["seconds"]:
             return {**common, "value": result["connect_s"], "unit": "s"}
-        factor = 2 * (len(group) - 1) / len(group)
+        factor = KINDS["all_reduce"].bus(len(group))
         return {**common, "value": result["bytes"] / result["seconds"] * factor / 1e9, "unit": "GB/s"}
 
     def _streams(self, stage: dict[str, Any], pairs: list[tuple[int, int]]) -> dict[tuple[int, int], float]:

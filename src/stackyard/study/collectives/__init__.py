@@ -1,0 +1,1 @@
+"""Collective operations: what is measured, and the results as nccl-tests writes them."""
