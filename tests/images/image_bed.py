@@ -64,10 +64,10 @@ class Revision:
 
 
 @functools.cache
-def _compiled() -> bytes:
+def _compiled(*, adopted: bool) -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory, "launch")
-        assert launcher.make(made).startswith("compiled")
+        assert launcher.make(made, adopted=adopted).startswith("compiled")
         return made.read_bytes()
 
 
@@ -92,7 +92,7 @@ def make(
         paths.original.write_text(original)
     squashfs.pack(tree, paths.image)
     stubs.make(tree, paths.prefix, paths.prefix, EnvironmentChange())
-    paths.launcher.write_bytes(launcher.script().encode() if script else _compiled())
+    paths.launcher.write_bytes(launcher.script().encode() if script else _compiled(adopted=bool(original)))
     paths.launcher.chmod(0o755)
     tmp = directory / "node"
     tmp.mkdir(exist_ok=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,36 +100,57 @@ def test_a_path_with_a_link(tmp_path: Path, place: Path) -> None:
         demo.end()
 
 
-def test_its_server_is_killed(demo: Revision, place: Path) -> None:
-    assert seen(demo, place) == "data\n"
-    demo.end()
-    assert seen(demo, place) == "data\n"
+def test_its_server_is_killed(demo: Revision, place: Path, tmp_path: Path) -> None:
+    """Also where the namespace lives on, by the server of another image: the mount that is left is taken away."""
+    two = make(tmp_path, "two")
+    try:
+        assert seen(demo, place, STACKYARD_IMAGES=str(two.paths.root)) == "data\n"
+        (before,) = two.servers()
+        demo.end()
+        assert seen(demo, place) == "data\n" and two.servers() == [before]
+        count = (str(demo.paths.launcher), "grep", "-c", f" {place} ", "/proc/self/mountinfo")
+        assert demo.run(*count).stdout == "1\n"
+    finally:
+        two.end()
 
 
 @pytest.mark.parametrize("script", [False, True])
 def test_beside_another_image(demo: Revision, place: Path, tmp_path: Path, script: bool) -> None:
-    """The namespace of another revision has it too; or, where it cannot, that one works as before."""
+    """It has a namespace of its own, also within that of another; or says why not, and the other works as before."""
     two = make(tmp_path, "two", data="of two\n", script=script)
     try:
         loaded = f"{two.paths.root}:{demo.paths.root}"
-        words = (str(two.paths.launcher), "sh", "-c", f"{two.command('pick')}; {demo.command('pick')}")
-        assert two.run(*words, STACKYARD_IMAGES=loaded).stdout == "of two\ndata\n"
-        if not script:
-            assert seen(two, place, STACKYARD_IMAGES=loaded) == "data\n"
-            (server,) = demo.servers()
-            os.kill(server, signal.SIGKILL)  # the namespace lives: below the path is a mount that does not answer
-            assert seen(demo, place, STACKYARD_IMAGES=loaded) == "data\n"
-            count = (str(demo.paths.launcher), "grep", "-c", f" {place} ", "/proc/self/mountinfo")
-            assert demo.run(*count, STACKYARD_IMAGES=loaded).stdout == "1\n", (
-                "that of the server that ended is taken away"
-            )
+        inner = f"{two.command('pick')}; {demo.command('pick')}; {demo.paths.launcher} cat {place}/share/data"
+        outside = "planted\n"
+        done = two.run(str(two.paths.launcher), "sh", "-c", f"{inner}; cat {place}/share/data", STACKYARD_IMAGES=loaded)
+        assert done.stdout == "of two\ndata\ndata\n" + outside
+        done = demo.run(str(demo.paths.launcher), "sh", "-c", inner, STACKYARD_IMAGES=loaded)
+        assert done.stdout == "of two\ndata\ndata\n"
         two.end()
         demo.end()
         shutil.rmtree(place)
-        done = two.run(*words, STACKYARD_IMAGES=loaded, expect=4)
+        done = two.run(str(two.paths.launcher), "sh", "-c", inner, STACKYARD_IMAGES=loaded, expect=4)
         assert done.stdout == "of two\n" and f"on {place}" in done.stderr
     finally:
         two.end()
+
+
+def test_two_revisions_of_one_prefix(demo: Revision, place: Path, tmp_path: Path) -> None:
+    """Each sees its own files there, at the same time, whichever modules are loaded."""
+    new = make(tmp_path, "new", data="newer\n", original=f"{place}\n{place}\n")
+    loaded = f"{new.paths.root}:{demo.paths.root}"
+    words = (str(demo.paths.launcher), "sh", "-c", f"read -r go; cat {place}/share/data")
+    env = demo.env(STACKYARD_IMAGES=loaded)
+    try:
+        with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as waiting:
+            wait_for(demo.servers)
+            assert seen(new, place, STACKYARD_IMAGES=loaded) == "newer\n"
+            assert seen(demo, place, STACKYARD_IMAGES=loaded) == "data\n"
+            assert waiting.communicate("go\n")[0] == "data\n"
+        inner = f"cat {place}/share/data; {new.paths.launcher} cat {place}/share/data; {new.command('pick')}"
+        assert demo.run(*words[:2], "-c", inner, STACKYARD_IMAGES=loaded).stdout == "data\nnewer\nnewer\n"
+    finally:
+        new.end()
 
 
 def test_a_launcher_that_is_a_script_refuses_it(tmp_path: Path, place: Path) -> None:

@@ -22,7 +22,7 @@ from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import read_record
 from support import programs
 from support.accounts import Account, Accounts
-from support.cli import Done, inside, stackyard
+from support.cli import STACKYARD, Done, inside, stackyard
 from support.plainwheel import write_wheel
 from support.processes import end_image_servers
 from support.pythonpkg import FULL_VERSION
@@ -51,6 +51,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory, real_channel: Path) -> Iterato
     (made.prefix / "etc/conda/activate.d").mkdir(parents=True)
     (made.prefix / "etc/conda/activate.d/climate.sh").write_text(ACTIVATE + f'export FLAGS_OF="-L{made.prefix}/lib"\n')
     installed(made.prefix, directory)
+    subprocess.run([made.prefix / "bin/python", "-m", "compileall", "-q", made.prefix / LIBRARY], check=True)
     before = tree_of(made.prefix)
     made.run("adopt", "--image", made.prefix, "--version", "1.0")
     assert {name: at for name, at in tree_of(made.prefix).items() if not name.endswith(".pyc")} == {
@@ -136,6 +137,11 @@ def test_the_verbs_say_what_it_is(bed: Bed) -> None:
     assert "image.sqsh is as it was packed" in bed.run("image", "check", "climate").out
     bed.run("verify", "--deep", "climate")
     bed.run("fsck", "--deep")
+
+
+def test_what_it_says(bed: Bed) -> None:
+    (note,) = [text for text in bed.record().notices if "bytecode" in text]
+    assert f"`{bed.prefix}/bin/python -m compileall -q {bed.prefix}/lib`" in note
 
 
 def test_the_same_prefix_again_publishes_nothing_and_without_an_image_it_is_another_revision(bed: Bed) -> None:
@@ -231,9 +237,27 @@ def test_a_virtual_environment(bed: Bed, tmp_path: Path) -> None:
     assert lines == [f"greeting from {top / inner} {top}" for top in (prefix, Path(record.prefix))]
 
 
+def test_a_disk_that_is_too_small(bed: Bed, tmp_path: Path) -> None:
+    """Said before it is packed; nothing is left."""
+    (tmp_path / "yard").mkdir()
+    words = [STACKYARD, "--yard", tmp_path / "yard", "adopt", "--image", bed.prefix]
+    script = f"""mount -t tmpfs -o size=6m none {tmp_path}/yard
+        "$@" || code=$?
+        find {tmp_path}/yard -name image.sqsh
+        exit $code"""
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh", *map(str, words)],
+        env={**os.environ, "HOME": str(tmp_path), **bed.variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "no space left: about " in done.stderr, done.stderr
+    assert "image.sqsh" not in done.stdout
+
+
 def test_a_directory_whose_files_are_others_now_or_none(bed: Bed) -> None:
     """The last one: nothing is left of the prefix."""
     ours(bed)
+    said = ran(bed, "python", "-v", "-c", "import six, greet")
+    assert said.count(".pyc matches ") >= 2 and "bytecode is stale" not in said, "files have the times that they had"
     (bed.prefix / LIBRARY / "sitecustomize.py").write_text("print('planted')\n")
     (bed.prefix / LIBRARY / "six.py").write_text("print('planted')\n")
     ours(bed)
@@ -267,6 +291,13 @@ def small(tmp_path: Path) -> Path:
 
 def _pipe(prefix: Path) -> None:
     os.mkfifo(prefix / "bin/pipe")
+
+
+def test_a_base_of_conda_has_more(small: Path, tmp_path: Path) -> None:
+    (small / "envs" / "other").mkdir(parents=True)
+    (small / "pkgs").mkdir()
+    warnings = adopting.look(small, Yard(tmp_path / "yard"), image=True).warnings
+    assert warnings == (f"{small}/envs is packed too: other environments",)
 
 
 def _set_user_id(prefix: Path) -> None:

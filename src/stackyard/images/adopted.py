@@ -47,7 +47,7 @@ def pack(record: BuildRecord) -> BuildRecord:
     assert record.adopted is not None
     paths, tree = RevisionPaths.of(record.path), Path(os.path.realpath(record.adopted.prefix))
     try:
-        made_by = launcher.make(paths.launcher, compiled=True)
+        made_by = launcher.make(paths.launcher, adopted=True)
         noted = _noted(tree)
         packed = squashfs.pack(tree, paths.image, as_it_is=True)
         require_same(record.adopted)
@@ -63,7 +63,7 @@ def pack(record: BuildRecord) -> BuildRecord:
             error.filename = error.filename or record.path
         raise
     form.close(paths)
-    return replace(result, notices=(*record.notices, *missing, *_now_readable(noted)))
+    return replace(result, notices=(*record.notices, *missing, *_now_readable(noted), *_uncompiled(noted, tree)))
 
 
 def _noted(tree: Path) -> Contents:
@@ -110,3 +110,18 @@ def _now_readable(noted: Contents) -> Iterator[str]:
     if own:
         names = some([name.removeprefix(PARTS[0]) for name in own], _SHOWN)
         yield f"{counted(len(own), 'file')} that only the owner could read, and now all users of the image: {names}"
+
+
+def _uncompiled(noted: Contents, tree: Path) -> Iterator[str]:
+    """A sentence about missing bytecode, which Python cannot add to an image: it compiles the files at every start."""
+    files = [name.rpartition("/") for name in noted.files if name.startswith(f"{PARTS[0]}lib/python")]
+    modules = [(top, name[:-3]) for top, _, name in files if name.endswith(".py")]
+    compiled = {
+        (top.removesuffix("/__pycache__"), name.partition(".")[0]) for top, _, name in files if name.endswith(".pyc")
+    }
+    lacking = len(set(modules) - compiled)
+    if 2 * lacking > len(modules):
+        yield (
+            f"{lacking:,} of {len(modules):,} Python files have no bytecode, and each start compiles what it imports: "
+            f"`{tree}/bin/python -m compileall -q {tree}/lib` writes it, before it is adopted again"
+        )

@@ -53,7 +53,7 @@ def renew(record: BuildRecord, workspace: Workspace) -> list[str]:
 
 def _make(target: Path, record: BuildRecord, yard: Yard) -> None:
     """The launcher: with the recorded hash if this version produces it or another revision has it."""
-    launcher.make(target, container=record.payload.is_system, compiled=bool(record.origin.adopted_from))
+    launcher.make(target, container=record.payload.is_system, adopted=bool(record.origin.adopted_from))
     sha256 = record.payload.launcher_sha256
     if not sha256 or sha256_file(target) == sha256:
         return

@@ -210,7 +210,7 @@ def _is_supported(prefix: Path, version: str) -> bool:
 
 def _warnings(prefix: Path, packages: InstalledPackages, yard: Yard, *, image: bool) -> Iterator[str]:
     yield from packages.notices
-    yield from () if image else _who_may_write(prefix, packages)
+    yield from _also_packed(prefix) if image else _who_may_write(prefix, packages)
     local = filesystem.only_here(prefix)
     if local and not filesystem.only_here(yard.root):
         yield f"{prefix} is on a file system of this machine only ({local}): other nodes do not have it"
@@ -223,6 +223,13 @@ def _warnings(prefix: Path, packages: InstalledPackages, yard: Yard, *, image: b
         if config.get("include-system-site-packages", "").lower() == "true":
             yield "it sees the packages of that Python too (include-system-site-packages), which are not recorded"
     yield from _user_site(packages.interpreter.version)
+
+
+def _also_packed(prefix: Path) -> Iterator[str]:
+    """What a base of conda has beside its own packages."""
+    for name, what in (("envs", "other environments"), ("pkgs", "the package cache of conda")):
+        if disk.is_directory(prefix / name) and disk.names(prefix / name):
+            yield f"{prefix / name} is packed too: {what}"
 
 
 def _who_may_write(prefix: Path, packages: InstalledPackages) -> Iterator[str]:

@@ -211,7 +211,7 @@ def image(revision: LocatedRevision, ways: Ways, site: Site) -> BuildRecord:
     within.set_mode(new, paths.image, lambda _: file_mode() & 0o444)
     within.put(new, revision.paths.files, paths.files, source_top=old)
     former = revision.record
-    launcher.make(paths.launcher, container=former.payload.is_system, compiled=True)
+    launcher.make(paths.launcher, container=former.payload.is_system, adopted=bool(former.origin.adopted_from))
     moved = BuildRecord.from_json(ways.over(revision.located.to_json()))
     if former.origin.adopted_from:
         within.put(new, revision.paths.adopted, paths.adopted, source_top=old)

@@ -23,25 +23,25 @@ _WAYS = (("-static",), ())
 alone, and is compiled in half the time with -O1."""
 
 
-def make(target: Path, *, container: bool = False, compiled: bool = False) -> str:
+def make(target: Path, *, container: bool = False, adopted: bool = False) -> str:
     """Write the launcher of a revision; returns its kind, for the record.
 
     A compiled launcher adds some 2 ms to a command, a script some 5 ms.
 
     Args:
         container: make the launcher of a wrapped image.
-        compiled: it must be compiled, as that of a wrapped image and of an adopted prefix: mount(8) does not work for
-            ordinary users.
+        adopted: make the launcher of an adopted prefix.
 
     Raises:
-        MissingError: it must be compiled, and no compiler works.
+        MissingError: no compiler works, for one of these two: mount(8) does not work for ordinary users.
         OSError: it cannot be written.
     """
     compiler = next((path for name in _COMPILERS if (path := which(name))), None)
     options, scripts = (("-DCONTAINER",), (_CONTAINER,)) if container else ((), ())
+    options = ("-DADOPTED",) if adopted else options
     with _work(target) as work:  # a full disk of the yard is not a compiler that does not work
         is_compiled = compiler is not None and _compiled(compiler, work / "launch", options, scripts)
-        if (container or compiled) and not is_compiled:
+        if (container or adopted) and not is_compiled:
             image = "a wrapped image" if container else "an adopted prefix"
             raise MissingError(f"cannot make the launcher of {image}: {_why(compiler)}", hint="install gcc, or clang")
         target.write_bytes((work / "launch").read_bytes() if is_compiled else script().encode())

@@ -45,7 +45,8 @@ sy_apptainer() {
     sy_image_of "$sy_rev"
     [ -e "$sy_rev/prefix/.stub" ] || continue
     if [ -e "$sy_rev/lock/original" ]; then
-      sy_original "$sy_rev" || { [ "$sy_rev" = "$sy_root" ] && sy_no_way || continue; }
+      [ "$sy_rev" = "$sy_root" ] || continue
+      sy_original "$sy_rev" || sy_no_way
       set -- --bind "$sy_image:$sy_real:image-src=/" "$@"
     fi
     set -- --bind "$sy_image:$sy_rev/prefix:image-src=/" "$@"

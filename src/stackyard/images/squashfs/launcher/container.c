@@ -53,11 +53,6 @@ static int is_isolated(void) {
   return mode && !strcmp(mode, "isolated");
 }
 
-static unsigned long long mixed(unsigned long long key, const char *text) {
-  for (; text && *text; text++) key = (key ^ (unsigned char)*text) * 1099511628211ull;
-  return key * 1099511628211ull;
-}
-
 /* Whether the image of a server's namespace can be read: a server may have been killed, or be about to end. */
 static int is_alive(int pid) {
   char path[PATH_MAX + NAME];

@@ -173,8 +173,15 @@ static void open_folder(char *folder) {
   fail(4, WRITABLE, "cannot create a private directory in %s: %s", above && *above == '/' ? above : "/tmp", strerror(errno));
 }
 
+#ifdef ADOPTED /* original.c, for an adopted prefix: its image is seen at two paths */
+#define IS_ADOPTED 1
+static void show_at_original(void);
+#else
+#define IS_ADOPTED 0
+#define show_at_original() (void)0
+#endif
+
 #ifdef CONTAINER /* container.c, for a wrapped image: it needs more than its mount */
-static unsigned long long mixed(unsigned long long key, const char *text);
 static unsigned long long needed_bytes(void);
 static int keep_other(const char *revision, int server);
 static int is_alive(int pid);
@@ -204,15 +211,26 @@ static void hold_space(void) {
   close(file);
 }
 
+#if defined CONTAINER || defined ADOPTED
+static unsigned long long mixed(unsigned long long key, const char *text) {
+  for (; text && *text; text++) key = (key ^ (unsigned char)*text) * 1099511628211ull;
+  return key * 1099511628211ull;
+}
+#endif
+
 /* What a namespace can be shared by: the mounts that the caller sees, and who is ended with it. A job step's cgroup is
- * cut after the step: below it every task may have its own. */
+ * cut after the step: below it every task may have its own. An adopted prefix has one of its own: another revision of it
+ * is seen at the same path. */
 static unsigned long long key_of(void) {
   unsigned long long key = 1469598103934665603ull;
   char text[TEXT * 4], *line, *rest = text;
   struct stat space;
   if (!stat("/proc/self/ns/mnt", &space)) key = (key ^ space.st_ino) * 1099511628211ull;
 #ifdef CONTAINER
-  key = mixed(mixed(mixed(key, root), getenv("STACKYARD_IMAGES")), getenv("HOME"));
+  key = mixed(mixed(key, getenv("STACKYARD_IMAGES")), getenv("HOME"));
+#endif
+#if defined CONTAINER || defined ADOPTED
+  key = mixed(key, root);
 #endif
   if (slurp("/proc/self/cgroup", text, sizeof text) < 0) return key;
   while ((line = strsep(&rest, "\n"))) {
@@ -259,11 +277,8 @@ static void require_running(int pid) {
        "an image of this job step cannot be read: its file system server (squashfuse_ll, process %d) is stopped", pid);
 }
 
-static int is_shown; /* whether this revision is to be seen there in this namespace */
-
 /* Join the namespace of a living server among those in the note. Of a line that begins with `+` the process is in the
- * namespace and no server; with `=` it is a server beside it, without which the namespace is of no use; with `@` comes a
- * revision that is seen there at its original path. */
+ * namespace and no server; with `=` it is a server beside it, without which the namespace is of no use. */
 static int join_note(int note) {
   char text[TEXT], *line, *rest = text;
   int pid, count = 0, pids[SERVERS];
@@ -273,7 +288,6 @@ static int join_note(int note) {
   text[size] = 0;
   while ((line = strsep(&rest, "\n")) && count < SERVERS) {
     char kind = *line == '+' || *line == '=' ? *line++ : 0;
-    is_shown |= *line == '@' && !strcmp(line + 1, root);
     if (sscanf(line, "%d %llu", &pid, &start) != 2 || !start) continue;
     int lives = started(pid) == start;
     if (kind == '=' && !lives) return 0;
@@ -417,8 +431,6 @@ static int is_denied(void) {
   return denied;
 }
 
-#include "original.c"
-
 /* Mount the image of a revision; the process id of its server, or -1. What is wrong with an image is looked up only then:
  * a shared file system is not asked for it twice. Of a truncated one the tables at its end are missing, so either its
  * server ends, or looking up a name fails. */
@@ -433,14 +445,8 @@ static int mount_image(const char *revision, const char *log) {
   if (server == 0) serve(image, prefix, log, options);
   for (double until = now() + LIMIT_S; server > 0 && now() < until; pause_ms(1)) {
     if (!is_stub(revision)) {
-      int before = serving, is_hidden = errno == ENOENT, whole = is_hidden && is_there(revision);
-      serving = server;
-      if (whole && show_at_original(revision)) {
-        serving = before;
-        return server;
-      }
-      serving = before;
-      is_blank = is_hidden && !whole;
+      if (errno == ENOENT && is_there(revision)) return server;
+      is_blank = errno == ENOENT;
       umount2(prefix, MNT_DETACH);
       break;
     }
@@ -452,10 +458,9 @@ static int mount_image(const char *revision, const char *log) {
 
 /* Note a server, so that others join its namespace. `kind`: as in `join_note`, or 0. */
 static void add_to_note(int note, char kind, int server) {
-  char line[PATH_MAX + NAME] = {kind};
+  char line[NAME] = {kind};
   int size = !!kind;
-  if (kind == '@') size += snprintf(line + size, sizeof line - size, "%s\n", root);
-  else size += snprintf(line + size, sizeof line - size, "%d %llu\n", server, started(server));
+  size += snprintf(line + size, sizeof line - size, "%d %llu\n", server, started(server));
   void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is then an error like others */
   errno = ENOSPC; /* of a part of a line nothing is said */
   int done = lseek(note, 0, SEEK_END) >= 0 && write(note, line, size) == size;
@@ -575,6 +580,14 @@ static void take_away(const char *revision) {
   if (child > 0) waitpid(child, NULL, 0);
 }
 
+/* Whether the image of a revision has to be seen at a second path, which it has in a namespace of its own alone. */
+static int was_adopted(const char *revision) {
+  char path[PATH_MAX];
+  struct stat found;
+  join_path(path, revision, "lock/original");
+  return !lstat(path, &found);
+}
+
 /* Let every other image whose module is loaded be in this namespace too. */
 static void mount_others(int note, const char *log) {
   const char *listed = getenv("STACKYARD_IMAGES");
@@ -582,7 +595,7 @@ static void mount_others(int note, const char *log) {
   while (rest && (revision = strsep(&rest, ":"))) {
     if (*revision != '/' || !strcmp(revision, root)) continue;
     if (!is_stub(revision)) clear_dead(revision);
-    if (!is_stub(revision)) continue;
+    if (!is_stub(revision) || was_adopted(revision)) continue;
     int server = mount_image(revision, log);
     if (server > 0 && !keep_other(revision, server)) add_to_note(note, 0, server);
   }
@@ -655,9 +668,14 @@ static int mount_again(void) {
     if ((server = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
     add_to_note(note, 0, server);
   }
+  show_at_original();
   close(note);
   return 1;
 }
+
+#ifdef ADOPTED
+#include "original.c"
+#endif
 
 #ifdef CONTAINER
 #include "container.c"
@@ -669,12 +687,12 @@ static void mount_here(char **argv, const char *asked_for) {
   hold_space();
   int note = lock_note(folder, path);
   snprintf(log, sizeof log, "%.*s.log", PATH_MAX - 8, path);
-  int joined = join_note(note), alone = 0, server;
+  int joined = join_note(note), alone = 0, server = 0;
   if (!joined && (ftruncate(note, 0) || unlink(log)) && errno != ENOENT) fail(4, NULL, "%s: %s", path, strerror(errno));
   const char *why = joined ? NULL : lacking();
   if (why) {
     join_path(path, root, "prefix");
-    alone = !stat(path, &prefix) && prefix.st_uid == geteuid() && !has_original(root);
+    alone = !stat(path, &prefix) && prefix.st_uid == geteuid() && !IS_ADOPTED;
     if (damage_of(root)) not_mounted(why, log);
     if (!is_stub(root) && is_stale(root)) fail(4, STALE, DEAD, root);
     if (!alone || (is_stub(root) && mount_image(root, log) < 0)) by_apptainer(folder, log, why, argv, asked_for);
@@ -683,13 +701,13 @@ static void mount_here(char **argv, const char *asked_for) {
   }
   if (!alone && !is_stub(root)) clear_dead(root);
   if (is_stub(root)) {
-    int was_shown = is_shown;
     if ((server = mount_image(root, log)) < 0) not_mounted("its file system server ended", log);
     add_to_note(note, 0, server);
-    if (is_shown && !was_shown) add_to_note(note, '@', server);
   }
   if (!alone) mount_others(note, log);
-  if (is_shown) show_at_original(root); /* its directory may have been removed since; another image may be above it */
+  if (server > 0 && IS_ADOPTED) serving = server; /* it ends if the image cannot be used */
+  show_at_original();
+  serving = 0;
   close(note);
   if (!alone) snprintf(noted, sizeof noted, "%s", path);
   if (cwd && chdir(cwd) && errno != EACCES) fail(126, NULL, "cannot enter %s: %s", cwd, strerror(errno));

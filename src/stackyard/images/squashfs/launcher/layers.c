@@ -14,7 +14,7 @@
 #define OTHERS 64
 
 static int servers[LAYERS + OTHERS + 1], server_count;
-static char others[2 * OTHERS][PATH_MAX]; /* where other images are mounted for the container */
+static char others[OTHERS][PATH_MAX]; /* the prefixes of other images that are mounted for the container */
 static int other_count;
 static char joiner[PATH_MAX]; /* fuse-overlayfs; empty: the kernel joins them */
 
@@ -116,9 +116,8 @@ static void mount_layers(const char *log) {
 /* Note that the image of another revision is mounted for this container; 0: this is not the keeper of one. */
 static int keep_other(const char *revision, int server) {
   if (!server_count) return 0;
-  if (other_count > 2 * OTHERS - 2) fail(4, NULL, "more than %d images", OTHERS);
+  if (other_count == OTHERS) fail(4, NULL, "more than %d images", OTHERS);
   join_path(others[other_count++], revision, "prefix");
-  if (has_original(revision)) snprintf(others[other_count++], PATH_MAX, "%s", real);
   servers[server_count++] = server;
   return 1;
 }
