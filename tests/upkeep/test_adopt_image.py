@@ -320,6 +320,23 @@ def test_a_yard_in_the_prefix(small: Path) -> None:
         adopting.look(small, Yard(small / "yard"), image=True)
 
 
+def test_a_prefix_behind_a_link(small: Path, tmp_path: Path) -> None:
+    """The path as it was given is in its scripts; the image is mounted where that leads, and seen at both."""
+    link = tmp_path / "sw"
+    link.symlink_to(small.parent)
+    shutil.copy("/bin/sh", small / "bin/sh")
+    (small / "bin/hello").write_text(f"#!{link}/tools/bin/sh\necho hello from $0\ncat {link}/tools/bin/hello\n")
+    adopted(tmp_path, link / "tools")
+    (paths,) = (RevisionPaths.of(record.parent) for record in tmp_path.glob("yard/stacks/tools/*/record.json"))
+    assert paths.original.read_text() == f"{link}/tools\n{small}\n"
+    subprocess.run(["find", small, "-mindepth", "1", "-delete"], check=True)
+    own = {"HOME": str(tmp_path), "STACKYARD_TMP": str(tmp_path), "STACKYARD_IMAGE_IDLE_S": "5", "SHELL": "/bin/sh"}
+    for verb in (("run", "tools", "--", "hello"), ("shell", "tools", "--", "-c", "hello")):
+        done = stackyard("--yard", tmp_path / "yard", *verb, **own)
+        assert done.out.startswith(f"hello from {paths.prefix}/bin/hello\n#!{link}/tools/bin/sh\n"), done.out
+    assert stackyard("--yard", tmp_path / "yard", "run", "tools", "--", "ls", small / "bin", **own).out == "hello\nsh\n"
+
+
 def packer(directory: Path, before: str) -> str:
     """A PATH with an mksquashfs that does something first, when it packs."""
     directory.mkdir()

@@ -6,7 +6,8 @@
   cache/accounts/<uid>/{conda,...}/   the same for each further account that writes to this yard
   locks/<spec hash>.lock  locks/files/<hash of a path>.lock
   stacks/<stack>/<version>-<variant>-<revision>/
-      {lock/stack.lock,prefix/,recipe/,commands/,asking/,checks/,signatures/}  condarc  [image.sqsh launch]  [drift/]
+      {prefix/,recipe/,commands/,asking/,checks/,signatures/}  condarc  [image.sqsh launch]  [drift/]
+      lock/{stack.lock,[original]}
       {record,record.spare,files,module,checks,adopted,damaged,report}.json  report.xml  build.log
       building/<n>/{owner.json,beat}  .work/     while it is built
   generations/<n>/{manifest.json,modules/,envs/} `.draft-<host>-<pid>-<random>` while it is written
