@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,14 +19,12 @@ from stackyard.launch.preflight.node import iterations, operations
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, RunStatus, write_record, write_status
 from stackyard.study.collectives.request import collectives_request
+from study.nccl_format import ANALYSER, SAMPLE, analysed, conforms
 from support import programs, torchstack
 from support.cli import Done, inside, stackyard
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working
 
-ROOT = Path(__file__).parents[2]
-SAMPLE = ROOT.parent / "shared" / "prototypes" / "studies" / "sample-nccl-v3.json"
-ANALYSER = Path(os.environ.get("NCCL_TESTS") or ROOT.parent / "nccl-tests") / "tools" / "analyze_perf_json.py"
 TWO = ("-r", "2", "-c", "1", "--oversubscribe")
 MPI_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 WRAPPER = "import os, runpy, sys, time\nrank = int(os.environ['RANK'])\n{}\nsys.argv.pop(0)\n"
@@ -41,7 +37,7 @@ def all_reduce(data, *words, **more):
     real(data, *words, **more)
     if rank == 1:
         data[-1] += 1
-        time.sleep(0.02)
+        time.sleep(0.1)
 dist.all_reduce = all_reduce
 for name in ("reduce_scatter_single", "reduce_scatter_tensor", "_reduce_scatter_base"):
     if hasattr(dist, name):
@@ -157,7 +153,7 @@ def test_three_ranks_over_mpi_and_the_results_again(bed: Bed, torch_python: Path
 @pytest.mark.real
 def test_wrong_values_a_slow_rank_and_a_missing_operation_are_seen(bed: Bed, torch_python: Path) -> None:
     bed.python(torch_python, BROKEN)
-    words = ("--ops", "all_reduce,reduce_scatter,broadcast", "--sizes", "64K", "--iterations", "5")
+    words = ("--ops", "all_reduce,reduce_scatter,broadcast", "--sizes", "64K", "--iterations", "5", "--warmup", "0")
     done = bed.bench(*TWO, *words, expect=3)
     assert "wrong values received: all_reduce of 65536 bytes: 1 values" in done.err
     assert "reduce_scatter not measured: torch" in done.err
@@ -166,11 +162,11 @@ def test_wrong_values_a_slow_rank_and_a_missing_operation_are_seen(bed: Bed, tor
     (row,) = document["results"]
     assert row["out_of_place"]["nwrong"] == 1
     fast, slow = map(statistics.median, row["out_of_place_per_iter"]["per_process_max_times_us"])
-    assert slow >= 20_000 and fast < slow, "the barrier is outside of what is timed"
+    assert slow - fast > 50_000, "the barrier is outside of what is timed"
     assert bed.document("broadcast")["results"][0]["out_of_place"]["nwrong"] == 0
     file = bed.last / iterations.FILE
     file.write_text(file.read_text().replace('"wrong": 1', '"wrong": 0'))
-    assert "not supported here: reduce_scatter" in bed.bench("--of", "last", "--ops", "reduce_scatter", expect=4).err
+    assert "not measured: reduce_scatter" in bed.bench("--of", "last", "--ops", "reduce_scatter", expect=4).err
 
 
 @pytest.mark.real
@@ -188,8 +184,8 @@ def test_a_rank_that_dies_leaves_what_was_measured_before(bed: Bed, torch_python
 def test_sizes_beyond_the_memory_are_refused_before_anything_is_measured(bed: Bed, torch_python: Path) -> None:
     bed.python(torch_python)
     done = bed.bench(*TWO, "--over", "mpi", "--sizes", "1K:1024G:1024", expect=2)
-    assert re.search(r"out of memory: all_\w+ of \d+ bytes needs [\d.]+ GiB for 2 ranks on", done.err), done.err
-    assert re.search(r"hint: measure less, --sizes 1024:\d+", done.err)
+    assert re.search(r"out of memory: \w+ of \d+ bytes needs [\d.]+ GiB for 2 ranks on", done.err), done.err
+    assert re.search(r"hint: measure less: --sizes 1024:\d{7,10}, or start fewer", done.err)
     assert (bed.last / "logs").exists() and not (bed.last / iterations.FILE).exists()
 
 
@@ -230,74 +226,6 @@ def test_two_nodes_in_an_allocation_and_as_a_batch_job(work: Work, torch_python:
 
 
 # --------------------------------------------------------------------------------------------- the format
-
-
-def conforms(document: dict[str, Any], *, ranks: int, iterations: int) -> None:
-    """Hold that a document is as nccl-tests 2.19.6 writes it, field by field (src/util.cu)."""
-    names = ["version", "start_time", "args", "env", "nccl_version", "config", "results", "out_of_bounds",
-             "average_bus_bandwidth", "errors"]  # fmt: skip
-    assert {name for name in document if name != "end_time"} == set(names)
-    assert document["version"] == 3 and type(document["nccl_version"]) is int
-    for name in ("start_time", "end_time"):
-        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", document.get(name, document["start_time"]))
-    config = document["config"]
-    assert {name: type(value) for name, value in config.items()} == {
-        "nthreads": int, "ngpus": int, "minimum_bytes": int, "maximum_bytes": int, "step_factor": int,
-        "warmup_iters": int, "iterations": int, "aggregated_iterations": int, "validation": int, "graph": int,
-        "blocking_collectives": str, "per_iter_timing": str, "per_iter_skip": int, "parallel_init": str,
-        "devices": list,
-    }  # fmt: skip
-    assert config["iterations"] == iterations and config["per_iter_timing"] == "true"
-    for at, device in enumerate(config["devices"]):
-        assert set(device) == {"rank", "group", "pid", "hostname", "device", "device_hex", "device_info"}
-        assert device["rank"] == at
-    assert len(config["devices"]) == ranks and document["results"]
-    for row in document["results"]:
-        _row_conforms(row, ranks, iterations)
-    mean = statistics.fmean(row["out_of_place"]["bus_bw"] for row in document["results"])
-    assert document["average_bus_bandwidth"] == {"bandwidth": pytest.approx(mean), "okay": "unchecked"}
-    if SAMPLE.exists():
-        _alike(json.loads(SAMPLE.read_text()), document)
-
-
-def _row_conforms(row: dict[str, Any], ranks: int, iterations: int) -> None:
-    assert set(row) == {"size", "count", "type", "redop", "root", "out_of_place", "out_of_place_per_iter", "in_place",
-                         "actual_iterations", "experiment_name"}  # fmt: skip
-    assert (row["type"], row["in_place"], row["experiment_name"]) == ("float", None, "") and len(row["root"]) == 6
-    assert row["size"] in (4 * row["count"], 4 * row["count"] * ranks) and row["actual_iterations"] == iterations
-    assert set(row["out_of_place"]) == {"time", "alg_bw", "bus_bw", "nwrong"}
-    each = row["out_of_place_per_iter"]
-    times = [max(column) for column in zip(*each["per_process_max_times_us"], strict=True)]
-    assert len(each["per_process_max_times_us"]) == ranks and len(times) == iterations and each["times_us"] == times
-    order, mean = sorted(times), statistics.fmean(times)
-    rank = {part: order[min(iterations - 1, math.ceil(iterations * part / 100) - 1)] for part in (95, 99)}
-    assert {name: value for name, value in each.items() if not isinstance(value, list)} == pytest.approx({
-        "skipped_iterations": 0, "min_us": order[0], "max_us": order[-1], "avg_us": mean,
-        "p50_us": order[iterations // 2], "p95_us": rank[95], "p99_us": rank[99], "stdev_us": statistics.pstdev(times),
-        "cv_pct": 100 * statistics.pstdev(times) / mean,
-    })  # fmt: skip
-    assert row["out_of_place"]["time"] == mean
-    assert row["out_of_place"]["alg_bw"] == pytest.approx(row["size"] / 1e9 / (mean / 1e6))
-
-
-def _alike(sample: Any, own: Any) -> None:
-    """Hold that a document has the keys and types of another, in each part."""
-    if isinstance(sample, dict) and isinstance(own, dict):
-        assert set(sample) - {"end_time"} == set(own) - {"end_time"}
-        for name in own:
-            _alike(sample[name], own[name])
-    elif isinstance(sample, list) and isinstance(own, list):
-        for item in own[: len(sample)]:
-            _alike(sample[0], item)
-    else:
-        assert type(sample) is type(own), (sample, own)
-
-
-def analysed(file: Path) -> None:
-    """Hold that NVIDIA's own analyser reads a file, where it is at hand."""
-    if ANALYSER.exists():
-        done = subprocess.run([sys.executable, ANALYSER, file, "--all"], capture_output=True, text=True, check=False)
-        assert done.returncode == 0 and "Consistency" in done.stdout and ": PASS" in done.stdout, done.stderr
 
 
 def test_nvidias_analyser_fails_a_file_that_is_not_consistent(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import click
 from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.help import options_of, verb
-from stackyard.cli.jobs.intents import intent_options, make_intent, output, settle_queue
+from stackyard.cli.jobs.intents import intent_options, output, requested
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import ChecksFailed, InputError, MissingError
 
 if TYPE_CHECKING:
-    from stackyard.launch.api.jobs import RunPaths
+    from stackyard.launch.api.jobs import RunPaths, Workspace
 
 measured = options_of("Measurement")
 OWN = ("program", "module", "backend", "by_torchrun", "controller", "mpi_abort", "stage", "profile", "job_file",
@@ -49,13 +49,11 @@ def command(context: Context, /, **options: Any) -> None:
     """
     from stackyard.launch.api import runs
 
-    asked = bool(options["operations"])
-    if options["of"]:
-        paths, code = runs.find_run(options["of"], context.job_workspace().runs), 0
-    elif (started := _measure(context, options)) is None:
+    asked, place = bool(options["operations"]), context.job_workspace()
+    found = (runs.find_run(options["of"], place.runs), 0) if options["of"] else _measure(context, place, options)
+    if found is None:
         return
-    else:
-        paths, code = started
+    paths, code = found
     try:
         _report(paths, options["as_json"], asked=asked)
     except InputError:
@@ -65,37 +63,31 @@ def command(context: Context, /, **options: Any) -> None:
         raise click.exceptions.Exit(code)
 
 
-def _measure(context: Context, options: dict[str, Any]) -> tuple[RunPaths, int] | None:
+def _measure(context: Context, place: Workspace, options: dict[str, Any]) -> tuple[RunPaths, int] | None:
     """Run the measurement, or print what it would be: then None. Returns the run and its exit status."""
-    from stackyard.cli.jobs import launch, submit
-    from stackyard.cli.jobs.following import followed
+    from stackyard.cli.jobs import following, launch, submit
     from stackyard.launch.api import collectives, jobs
     from stackyard.study.api import collectives_request
 
-    words = {name: options.pop(name) for name in ("warmup", "iterations", "over")}
-    request = collectives_request(options.pop("operations"), options.pop("sizes"), **words)
-    workspace = context.job_workspace()
-    settle_queue(workspace, options)
-    batch, nodes = options["submitted"], options["nodes"]
-    if not (nodes or batch):
-        nodes = jobs.default_nodes(workspace, launcher=options["launcher"] or "", spare=options["spare"] or 0)
-    intent = make_intent(options, (), nodes)
-    if not intent.batch.name:
-        intent = intent.model_copy(update={"batch": intent.batch.model_copy(update={"name": "collectives"})})
-    job = (jobs.batch_job if batch else jobs.launch_job)(workspace, intent)
+    batch, quiet = options["submitted"], options["as_json"]
+    words = {name: options.pop(name) for name in ("operations", "sizes", "warmup", "iterations", "over")}
+    request = collectives_request(**words)
+    options.update(name=options["name"] or "collectives", job_file=None)
+
+    def all_nodes() -> int | None:
+        launcher, spare = options["launcher"] or "", options["spare"] or 0
+        return None if batch else jobs.default_nodes(place, launcher=launcher, spare=spare)
+
+    job = (jobs.batch_job if batch else jobs.launch_job)(place, requested(place, options, (), all_nodes)[0])
     if options["dry_run"]:
-        planned = collectives.collectives_job(job, request)
-        if batch:
-            submit.show_dry_run(jobs.preview_submission(planned), options["as_json"])
-        else:
-            launch.show_dry_run(planned, options["as_json"])
+        job = collectives.collectives_job(job, request)
+        submit.show_dry_run(jobs.preview_submission(job), quiet) if batch else launch.show_dry_run(job, quiet)
         return None
-    job = agree(context, job)
-    run = collectives.record_collectives(job, request, batch=batch)
+    run = collectives.record_collectives(agree(context, job), request, batch=batch)
     if not batch:
-        return run.paths, launch.carried_out(run.job, run.paths, "first", quiet=options["as_json"]).code
+        return run.paths, launch.carried_out(run.job, run.paths, "first", quiet=quiet).code
     echo(f"run {run.paths.name}: {job.context.scheduler} job {jobs.submit(run)}", err=True)
-    status = followed(run.paths, quiet=options["as_json"])
+    status = following.followed(run.paths, quiet=quiet)
     return run.paths, 0 if status.ended_well else status.code or 1
 
 
@@ -112,14 +104,12 @@ def _report(paths: RunPaths, as_json: bool, *, asked: bool) -> None:
     result = collectives_result(paths)
     if as_json:
         show_json({"run": str(paths.root), "skipped": result.skipped, "operations": result.documents})
-    for file in result.files:
-        echo(f"  {file}", err=True)
+    if result.documents:
+        echo(f"results: {result.directory}/{{{','.join(result.documents)}}}.json", err=True)
     for name, reason in result.skipped.items():
         show_notice(f"{name} not measured: {reason}")
     if result.wrong:
         hint = "a node's memory, network or library is at fault: measure fewer nodes to find it"
         raise ChecksFailed(f"wrong values received: {result.wrong[0]}", detail="\n".join(result.wrong), hint=hint)
     if result.skipped and asked:
-        raise MissingError(
-            f"not supported here: {', '.join(result.skipped)}", hint="use another --over, or another stack"
-        )
+        raise MissingError(f"not measured: {', '.join(result.skipped)}", hint="use other --sizes, --over or --with")

@@ -28,12 +28,13 @@ class CollectivesResult:
     """What was measured.
 
     Attributes:
-        documents: by operation, the content of its file; `files` are these files.
+        directory: of the files.
+        documents: by operation, the content of its file.
         wrong: sentences about wrong values; `skipped`: by operation, why it was not measured.
     """
 
+    directory: Path
     documents: dict[str, dict[str, Any]]
-    files: tuple[Path, ...]
     wrong: tuple[str, ...]
     skipped: dict[str, str]
 
@@ -54,22 +55,21 @@ def collectives_result(paths: RunPaths) -> CollectivesResult:
             raise ValueError(f"format {head['format']}, expected {FORMAT}")
         bad = [row for row in rows if row["wrong"]]
         wrong = tuple(f"{row['operation']} of {row['size']} bytes: {row['wrong']} values" for row in bad)
-        command, end = read_run(paths).command, str(lines[-1].get("end_time", ""))
+        command = read_run(paths).command
+        end = {"errors": errors, **{key: value for key, value in lines[-1].items() if key == "end_time"}}
         documents = {
-            name: _document(head, [row for row in rows if row["operation"] == name], command, end)
+            name: _document(head, [row for row in rows if row["operation"] == name], command) | end
             for name in dict.fromkeys(row["operation"] for row in rows)
         }
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise InputError(f"the measurements of {paths.name} are damaged: {type(error).__name__}: {error}") from error
-    files = []
+    directory = paths.root / "collectives"
     for name, document in documents.items():
-        document["errors"] += errors
-        files.append(paths.root / "collectives" / f"{name}.json")
-        write_json(files[-1], document)
-    return CollectivesResult(documents, tuple(files), wrong, skipped)
+        write_json(directory / f"{name}.json", document)
+    return CollectivesResult(directory, documents, wrong, skipped)
 
 
-def _document(head: dict[str, Any], rows: Sequence[dict[str, Any]], command: Sequence[str], end: str) -> dict[str, Any]:
+def _document(head: dict[str, Any], rows: Sequence[dict[str, Any]], command: Sequence[str]) -> dict[str, Any]:
     results = [_result(row) for row in rows]
     bad = sum(bool(row["wrong"]) for row in rows)
     devices = [{key: value for key, value in one.items() if key != "free"} for one in head["devices"]]
@@ -86,7 +86,6 @@ def _document(head: dict[str, Any], rows: Sequence[dict[str, Any]], command: Seq
         "nccl_version": head["nccl_version"], "config": config, "results": results,
         "out_of_bounds": {"count": bad, "okay": "false" if bad else "true"},
         "average_bus_bandwidth": {"bandwidth": mean, "okay": "unchecked"},
-        "errors": [], **({"end_time": end} if end else {}),
     }  # fmt: skip
 
 

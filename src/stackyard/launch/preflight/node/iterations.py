@@ -105,19 +105,19 @@ def _free(root: Path = Path("/")) -> int:
 def _require_memory(spec: dict[str, Any], devices: list[dict[str, Any]]) -> None:
     """End before anything is measured if the buffers, and once the size for the library, do not fit into memory."""
     n = len(devices)
-    needs = {(op, size): buffer_bytes(op, count_of(op, size, n), n) + size
-             for op in spec["operations"] for size in spec["sizes"]}  # fmt: skip
+    needs = {size: max((buffer_bytes(op, count_of(op, size, n), n) + size, op) for op in spec["operations"])
+             for size in spec["sizes"]}  # fmt: skip
     for one in devices:
-        here = 1 if one["device"] >= 0 else sum(other["hostname"] == one["hostname"] for other in devices)
-        (operation, size), most = max(needs.items(), key=lambda item: item[1])
-        if most * here > one["free"]:
-            fitting = [size for (_, size), need in needs.items() if need * here <= one["free"]]
-            where = f"{one['hostname']}, GPU {one['device']}" if one["device"] >= 0 else one["hostname"]
-            least, fits = min(spec["sizes"]), max(fitting, default=0)
+        ranks = 1 if one["device"] >= 0 else sum(other["hostname"] == one["hostname"] for other in devices)
+        size, (need, operation) = max(needs.items())
+        if need * ranks > one["free"]:
+            fits = max((size for size, (need, _) in needs.items() if need * ranks <= one["free"]), default=0)
+            gpu = f", GPU {one['device']}" if one["device"] >= 0 else ""
+            hint = f"measure less: --sizes {min(needs)}:{fits}, or " if fits else ""
             _end(BAD_REQUEST,
-                 f"out of memory: {operation} of {size} bytes needs {most * here / GIB:.1f} GiB for {here} ranks on "
-                 f"{where}, which has {one['free'] / GIB:.1f} GiB free",
-                 f"measure less, --sizes {least}:{fits}, or with fewer ranks per node")  # fmt: skip
+                 f"out of memory: {operation} of {size} bytes needs {need * ranks / GIB:.1f} GiB for {ranks} ranks on "
+                 f"{one['hostname']}{gpu}, which has {one['free'] / GIB:.1f} GiB free",
+                 f"{hint}start fewer ranks per node")  # fmt: skip
 
 
 class _Bench:
@@ -127,11 +127,12 @@ class _Bench:
         self.group, self.spec, self.out = group, spec, None
         if group.rank == 0:
             self.out = (Path(os.environ.get("STACKYARD_STEP", ".")) / FILE).open("w", encoding="utf-8")
-        version = getattr(getattr(group, "torch", None), "cuda", None) if spec["over"] == "nccl" else None
-        nccl = (*version.nccl.version(), 0)[:3] if version else (0, 0, 0)
+        version = group.torch.cuda.nccl.version() if spec["over"] == "nccl" else 0
+        if not isinstance(version, int):  # as in nccl.h: 22705 for 2.27.5
+            version = sum(part * unit for part, unit in zip(version, (10000, 100, 1)))  # noqa: B905
         shown = sorted(filter(SHOWN.match, map("=".join, os.environ.items())))
         self.write({"format": 1, **spec, "start_time": time.strftime(STAMP), "environment": shown,
-                    "nccl_version": nccl[0] * 10000 + nccl[1] * 100 + nccl[2], "devices": devices})  # fmt: skip
+                    "nccl_version": version, "devices": devices})  # fmt: skip
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line."""
@@ -148,21 +149,26 @@ class _Bench:
         """All sizes of an operation; one that the library lacks is recorded as skipped."""
         n = self.group.size
         self.say(f"\n# {operation} over {self.spec['over']}, {n} ranks\n{HEAD}")
-        for count in dict.fromkeys(filter(None, (count_of(operation, size, n) for size in self.spec["sizes"]))):
+        counts = dict.fromkeys(filter(None, (count_of(operation, size, n) for size in self.spec["sizes"])))
+        if not counts:
+            self._skip(operation, f"all sizes are below 16 bytes for each of {n} ranks")
+        for count in counts:
             try:
                 times, wrong = self._times(operation, count)
-            except (NotImplementedError, RuntimeError) as error:
+            except RuntimeError as error:  # NotImplementedError is one
                 if not (isinstance(error, NotImplementedError) or UNSUPPORTED.search(str(error))):
                     raise
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                self.write({"operation": operation, "skipped": reason})
-                self.say(f"# not supported: {reason}")
+                self._skip(operation, (str(error).strip() or type(error).__name__).splitlines()[0])
                 return
             rows = self.group.everyone((times, wrong))
             row = {"operation": operation, "size": size_of(operation, count, n), "count": count,
                    "wrong": sum(bad for _, bad in rows), "times_us": [mine for mine, _ in rows]}  # fmt: skip
             self.write(row)
             self.say(text_of(row))
+
+    def _skip(self, operation: str, reason: str) -> None:
+        self.write({"operation": operation, "skipped": reason})
+        self.say(f"# not measured: {reason}")
 
     def _times(self, operation: str, count: int) -> tuple[list[float], int]:
         """Microseconds of each iteration on this rank, all starting after a barrier, and its wrong values."""
