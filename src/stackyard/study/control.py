@@ -14,11 +14,10 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
-from stackyard.host.run.identity import this_process
 from stackyard.launch.api import commands, jobs, runs
 from stackyard.launch.api.jobs import Intent, RunPaths
 from stackyard.study import more, store, variants
-from stackyard.study.execute import Study, run_job, settle
+from stackyard.study.execute import Study, place_of, run_job, settle
 from stackyard.study.schedule import JobPlan
 from stackyard.study.store import PointRecord
 from stackyard.yard.write import atomic
@@ -98,7 +97,7 @@ def run_inside(study: Study, name: str, attempt: int, watcher: Watcher) -> bool:
     found = next((job for job in store.read_jobs(study.paths) if job.id == name), None)
     if found is None:
         raise InputError(f"{study.paths.root} has no job {name}")
-    if store.begin(study.paths.jobs / name / str(attempt), this_process().to_json()):
+    if store.begin(study.paths.jobs / name / str(attempt), place_of(study, found)):
         return run_job(study, found, watcher.point)
     watcher.waiting(f"attempt {attempt} of {name} was begun before, or withdrawn: nothing is run")
     return True
@@ -181,7 +180,7 @@ class _Follower:
         if status is not None and status.over:
             return None
         if status is None or not status.job:  # killed before the submission, or in it
-            if store.begin(attempts[-1], {"withdrawn": True}):
+            if store.begin(attempts[-1], store.WITHDRAWN):
                 return None
             status = runs.current_status(paths) if paths else None
         return paths if status is not None and not status.over else None
@@ -197,7 +196,7 @@ class _Follower:
             atomic.write_text(attempt / "run", f"{run.paths.root.relative_to(study.paths.root)}\n")
             number = jobs.submit(run)
         except StackyardError as error:
-            store.begin(attempt, {"withdrawn": True})
+            store.begin(attempt, store.WITHDRAWN)
             self._watcher.refused(job, error)
             return
         self._active.append(_Submitted(job, run.paths))

@@ -72,6 +72,11 @@ class Study:
         """Whether nothing is left to run."""
         return all(map(self.is_complete, self.jobs))
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all runs that count have ended well."""
+        return all(self.record(p).state == "done" for job in self.jobs for p in job.points if not p.warmup)
+
     def run_of(self, job: str, attempt: int) -> Path:
         """The run directory of an attempt of a job.
 
@@ -104,7 +109,7 @@ def run_job(study: Study, job: JobPlan, tell: Told) -> bool:
     """
     if study.is_complete(job):
         return True
-    place = _place(study, job)
+    place = place_of(study, job)
     records = [settle(study, study.record(point)) for point in job.points]
     missing = {r.point.repeat for r in records if not r.is_settled(again=study.again) and not r.point.warmup}
     for record in records:
@@ -118,7 +123,7 @@ def run_job(study: Study, job: JobPlan, tell: Told) -> bool:
     return True
 
 
-def _place(study: Study, job: JobPlan) -> str:
+def place_of(study: Study, job: JobPlan) -> str:
     """The allocation of this process: the scheduler's job, else this machine."""
     allocation = planned_job(study, job.points[0]).context.allocation
     return allocation.job if allocation and allocation.job else hostname()

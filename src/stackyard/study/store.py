@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 from stackyard.core.below import Below
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
+from stackyard.host.files import at
 from stackyard.study.schedule import JobPlan, Point
 from stackyard.study.table import Row, table_text
 from stackyard.yard import formats
@@ -205,24 +207,36 @@ def new_attempt(paths: StudyPaths, job: JobPlan) -> Path:
     return directory
 
 
-def begin(attempt: Path, who: dict[str, Any]) -> bool:
-    """Whether this process may carry an attempt out, or withdraw it: only the first one that asks may.
+WITHDRAWN = "withdrawn"
+"""In place of a job: an attempt that nobody carries out."""
 
-    So a job that the scheduler starts twice, or starts after its controller was killed and gave it up, runs nothing.
+
+def begin(attempt: Path, job: str) -> bool:
+    """Whether this job may carry an attempt out, or `WITHDRAWN` take it back: only the first one that asks may.
+
+    So a job that is submitted twice, or starts after its controller was killed and gave it up, runs nothing. The same
+    job may ask again: its scheduler has started it again, after a preemption, and goes on where it was.
 
     Raises:
         StackyardError: the file system failed.
     """
     try:
         with (attempt / "begun").open("x", encoding="utf-8") as stream:
-            stream.write(json.dumps(who) + "\n")
+            stream.write(json.dumps({"job": job}) + "\n")
             stream.flush()
             os.fsync(stream.fileno())
     except FileExistsError:
-        return False
+        return job != WITHDRAWN and _begun_by(attempt) == job
     except OSError as error:
         raise StackyardError(f"cannot write {attempt / 'begun'}: {(error.strerror or '').lower()}") from error
     return True
+
+
+def _begun_by(attempt: Path) -> str:
+    """The job that an attempt belongs to; empty if its file was not written to its end."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(at.read_regular(attempt / "begun"))["job"])
+    return ""
 
 
 def rows(paths: StudyPaths) -> Iterator[Row]:

@@ -24,7 +24,6 @@ class View(StudyWatcher):
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self.failed = 0
 
     def _say(self, text: str) -> None:
         if not self._quiet:
@@ -36,13 +35,11 @@ class View(StudyWatcher):
 
     def refused(self, job: JobPlan, error: StackyardError) -> None:
         """The scheduler's reason; the study goes on with the other jobs."""
-        self.failed += 1
         echo(f"{job.id}: not submitted", err=True)
         show_error(error)
 
     def job_ended(self, job: JobPlan, state: str, message: str) -> None:
         """A job that has not run all of its points."""
-        self.failed += 1
         why = f": {message}" if message else ""
         self._say(f"{job.id}: the job ended ({state}{why}) before all of its runs")
 
@@ -54,7 +51,6 @@ class View(StudyWatcher):
             values = ", ".join(f"{each['value']:.6g} {each['unit']}".rstrip() for each in last.measured["values"])
             self._say(f"{record.point.id}: {values}{mark}")
             return
-        self.failed += 1
         self._say(f"{record.point.id}: {click.style(record.state, fg='red')}: {last.message}")
 
     def waiting(self, sentence: str) -> None:
@@ -124,9 +120,11 @@ def _carry_out(study: Study, options: dict[str, Any]) -> None:
         error.hint = "; ".join(filter(None, [error.hint, f"stackyard bench --continue {study.paths.root}"]))
         raise
     code = show_results(study.paths.root, as_json=options["as_json"])
-    if view.failed or not study.is_all_settled:
+    if not study.is_all_settled:
         echo(f"  stackyard bench --continue {study.paths.root}    runs what is missing", err=True)
-        code = code or 1
+    elif not study.is_done:
+        echo(f"  stackyard bench --continue {study.paths.root} --retry-failed    runs what failed again", err=True)
+    code = code if study.is_done else 1
     if code:
         raise click.exceptions.Exit(code)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackyard.core.errors import InputError
+from stackyard.core.errors import InputError, StopSignal
 from stackyard.host.run.identity import hostname
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.inputs.stacks.naming import safe
@@ -18,7 +18,7 @@ from stackyard.launch.jobs import batch
 from stackyard.launch.jobs.job import Job, batch_job
 from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.records.paths import RunPaths
-from stackyard.launch.records.record import add_event, read_status, write_status
+from stackyard.launch.records.record import add_event, read_run, read_status, write_status
 from stackyard.launch.request.intent import BatchOptions, Intent
 
 OWN_DISK = """\
@@ -97,7 +97,8 @@ class CommandEnd:
 def recorded_command(directory: Path) -> Iterator[CommandEnd]:
     """Record the start and the end of a batch job's command, for processes that follow its run.
 
-    After an exception the status is its ``exit_code``, else 1; otherwise it is the one set in the yielded value.
+    After an exception the status is its ``exit_code``, else 1; otherwise it is the one set in the yielded value. A job
+    that may be requeued and is ended by a signal waits: the scheduler knows whether it starts again.
     """
     paths, host = RunPaths(directory), hostname()
     status = replace(
@@ -106,10 +107,11 @@ def recorded_command(directory: Path) -> Iterator[CommandEnd]:
     )  # fmt: skip
     write_status(paths, status)
     add_event(paths, "phase", {"phase": "running", "detail": f"on {host}"})
-    ended, message = CommandEnd(), ""
+    ended, message, waits = CommandEnd(), "", False
     try:
         yield ended
     except BaseException as error:
+        waits = isinstance(error, StopSignal) and bool(read_run(paths).intent.get("batch", {}).get("requeue"))
         ended.code = ended.code or getattr(error, "exit_code", 1)
         message = str(error) or type(error).__name__
         raise
@@ -118,7 +120,8 @@ def recorded_command(directory: Path) -> Iterator[CommandEnd]:
         write_status(
             paths,
             replace(
-                status, state="failed" if ended.code else "done", code=ended.code, ended=now, message=message,
-                phase="", seconds={"total": round(now - status.started, 1)},
+                status, state="queued" if waits else "failed" if ended.code else "done",
+                code=None if waits else ended.code, ended=now, message=message, phase="",
+                seconds={"total": round(now - status.started, 1)},
             ),
         )  # fmt: skip
