@@ -49,6 +49,21 @@ def torch_example() -> Path:
     return cache_directory() / f"torch-{digest}" / "example"
 
 
+def tensorboard_yard() -> Path:
+    """A yard with TensorBoard; ten seconds the first time.
+
+    Raises:
+        MissingError: it could not be deployed, with what was printed.
+    """
+    place = cache_directory() / "tensorboard"
+    with FileLock(f"{place}.lock"):
+        if not (place / "yard" / "modules").exists():  # published last
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "requirements.txt").write_text("tensorboard\n")
+            _deploy(place / "yard", place / "requirements.txt")
+    return place / "yard"
+
+
 def horovod_yard() -> Path:
     """A yard with the stack of examples/kaust-horovod, ``.cache/horovod-yard``; minutes of compiling the first time.
 

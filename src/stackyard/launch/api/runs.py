@@ -30,6 +30,7 @@ __all__ = [
     "handle",
     "list_runs",
     "rank_log",
+    "rank_logs",
     "rank_of",
     "read_run",
     "read_status",
@@ -95,6 +96,12 @@ def rank_log(paths: RunPaths, rank: int) -> Path:
     if file.logs != "node" or not rank:
         return step.rank_log(rank)
     return step.node_log(file.place(rank)[0])
+
+
+def rank_logs(paths: RunPaths) -> dict[int, Path]:
+    """The logs of the ranks that have one of their own, by rank. Where nodes have logs that is the first rank alone."""
+    files = {path.stem.rpartition("-")[2]: path for path in paths.main.logs.glob("rank-*.log")}
+    return {int(rank): files[rank] for rank in sorted(files, key=lambda rank: (len(rank), rank)) if rank.isdecimal()}
 
 
 def first_ranks(record: RunRecord) -> dict[int, str]:

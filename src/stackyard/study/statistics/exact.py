@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from math import comb, exp, isfinite, log
+from statistics import median
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
@@ -118,13 +119,7 @@ def _refuse_too_many(n: int) -> None:
 def between(ordered: Sequence[float], counted: Counted, n: int) -> Interval:
     """The middle of sorted values, and those that bound the interval; without 95 % the range."""
     end = max(counted.k, 1)
-    return Interval(middle(ordered), ordered[end - 1], ordered[-end], n, counted.confidence)
-
-
-def middle(ordered: Sequence[float]) -> float:
-    """The median of sorted values."""
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return Interval(median(ordered), ordered[end - 1], ordered[-end], n, counted.confidence)
 
 
 def exponential(logs: Interval) -> Interval:

@@ -12,6 +12,8 @@ from stackyard.study.statistics.series import FEWEST
 
 DIFFERENT, NOT_SHOWN, NO_VERDICT = "different", "no difference shown", "no verdict"
 
+_VERDICTS = {(True, True): DIFFERENT, (True, False): NOT_SHOWN, (False, True): NO_VERDICT, (False, False): NO_VERDICT}
+"""By whether there are enough observations, and whether they differ."""
 Pair = tuple[float, float]
 """The values of the first and of the second variant, which ran next to each other."""
 
@@ -93,15 +95,9 @@ def compare_all(pairs: Mapping[str, Sequence[Pair]], alone: str = "pair") -> dic
     ratios = {name: _ratio(observations) for name, observations in pairs.items()}
     differ = holm({name: p for name, (_, p) in ratios.items()})
     return {
-        name: Comparison(ratio, p, _verdict(ratio, differ[name], needed), len(pairs), needed, alone)
+        name: Comparison(ratio, p, _VERDICTS[ratio.n >= needed, differ[name]], len(pairs), needed, alone)
         for name, (ratio, p) in ratios.items()
     }
-
-
-def _verdict(ratio: Interval, differs: bool, needed: int) -> str:
-    if ratio.n < needed:
-        return NO_VERDICT
-    return DIFFERENT if differs else NOT_SHOWN
 
 
 def _ratio(pairs: Sequence[Pair]) -> tuple[Interval, float]:
