@@ -107,7 +107,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(here: Here) -> None:
         ("speed.py", "--compare", "a/1,b/2"): "no such revision in yard: a/1",
         ("speed.py", "--compare", "plain:/nowhere,plain:/tmp"): "/nowhere has no bin/python",
         ("speed.py", "--sleep", "1"): "no such option: --sleep",
-        ("speed.py", "--measure", "speed"): "not NAME=PATTERN",
+        ("speed.py", "--measure", "speed=("): "not NAME=PATTERN",
         ("speed.py", "--", "--batch", "{rank}"): "cannot calculate {rank}: rank is not known",
         ("--continue", "."): "is not a study: it has no study.json",
         (): "no program and no study.yaml",
