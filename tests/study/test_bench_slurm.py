@@ -127,3 +127,17 @@ def test_a_job_that_was_never_submitted_and_starts_after_all_runs_nothing(work: 
     work.cluster.wait_job(job)
     assert points(study) == ran
     assert "nothing is run" in next((study / "runs").glob("*/batch.log")).read_text()
+
+
+def test_within_an_allocation_it_runs_there(work: Work) -> None:
+    study = work.directory / "studies" / "speed"
+    words = ("--repeat", "1", "-r", "1", "-c", "1", "-g", "0", *MEASURE)
+    few = work.allocated("bench", "speed.py", "--nodes", "1,3", *words, expect=2)
+    assert "3 nodes requested, but this allocation has 2" in few.err and not study.exists()
+    work.allocated("bench", "speed.py", "--nodes", "1,2", *words)
+    assert not submitted(study)
+    rows = table(study)
+    assert [(row["nodes"], len(row["hosts"].split()), row["warmup"], row["state"]) for row in rows] == [
+        ("1", 1, "1", "done"), ("1", 1, "0", "done"), ("2", 2, "1", "done"), ("2", 2, "0", "done"),
+    ]  # fmt: skip
+    assert {attempts[-1]["place"] for attempts in points(study).values()} != {"n1"}, "the job, not the node"
