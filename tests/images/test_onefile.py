@@ -74,6 +74,9 @@ def test_what_cannot_be_one_image(file: Path) -> None:
     assert "has 2 variants, and an image has one" in said
     said = stackyard("image", "build", file, *source, "--dry-run", expect=2, HOME=str(at / "home")).err
     assert "--dry-run takes a revision" in said
+    words = ("--base", "base.tar", "--format", "sif", "-o", sif)
+    done = stackyard("image", "build", file, *words, expect=2, HOME=str(at / "home"))
+    assert "no such base" in done.err and "verify" not in done.out + done.err, "said before the build"
     stack.write_text(
         "name: one\nversion: '1'\nenvironment: environment.yml\nchecks: [{name: fails, run: exit 1, required: true}]\n"
     )

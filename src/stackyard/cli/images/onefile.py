@@ -35,16 +35,18 @@ def built(context: Context, file: Path, base: str, directory: Path) -> Iterator[
     of a deploy: the next image of it has the same packages.
 
     Raises:
-        InputError: the file is invalid, or has several variants.
+        InputError: the file is invalid, or has several variants; no such base.
         Exit: it was not built, or a check failed; the reasons are printed.
     """
     from stackyard.cli.display import display
     from stackyard.cli.publish.deploy import report
     from stackyard.deploy.api import deploy_request, deploy_stacks
     from stackyard.host.files.scratch import scratch
-    from stackyard.images.api import BaseImport, import_base, source_of
+    from stackyard.images.api import SCRATCH_BASE, BaseImport, find_base, import_base, is_reference, source_of
     from stackyard.yard.api import record_of
 
+    if not is_source(base) and base != SCRATCH_BASE and not is_reference(base):
+        find_base(context.workspace(), base)  # before the build, not after it
     with scratch("image", directory) as work:
         own = replace(context, yard_option=work / "yard")
         options: dict[str, Any] = {"command": context.command, "allow_unverified": True}
