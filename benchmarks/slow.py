@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,3 +51,36 @@ def _operations(pid: int, counted: Path) -> int:
     while not (counted.exists() and counted.read_text().endswith("\n")):
         time.sleep(0.01)
     return int(counted.read_text())
+
+
+@contextmanager
+def nodes(program: Path, tree: Path, places: Sequence[Path], server_us: int, far_us: int) -> Iterator[None]:
+    """Several mounts of one tree, as nodes with caches of their own that have one server.
+
+    Args:
+        server_us: microseconds of the server for an operation; it serves one at a time.
+        far_us: microseconds of the network for an operation.
+    """
+    turn = places[0].with_name("server")
+    turn.touch()
+    asked = {"SLOW_BASE": tree, "SLOW_US": server_us, "SLOW_FAR_US": far_us, "SLOW_SERVER": turn, "SLOW_KEPT_S": 3600}
+    env = {**os.environ, **{name: str(value) for name, value in asked.items()}}
+    servers = []
+    try:
+        for place in places:
+            place.mkdir()
+            counted = {"SLOW_COUNT": f"{place}.count"}
+            servers.append(subprocess.Popen([str(program), "-f", "-s", str(place)], env=env | counted))
+        for place, server in zip(places, servers, strict=True):
+            while not os.path.ismount(place):
+                if server.poll() is not None:
+                    raise SystemExit(f"slow_fs cannot mount {place}")
+                time.sleep(0.02)
+        yield
+    finally:
+        for place in places:
+            if os.path.ismount(place):
+                subprocess.run(["umount", "--lazy", str(place)], check=True)
+        for server in servers:
+            server.kill()
+            server.wait(10)

@@ -4,6 +4,8 @@
  * SLOW_BASE: the directory that is passed through; SLOW_US: microseconds added to an operation; SLOW_KEPT_S: seconds for
  * which names are kept; SLOW_COUNT: the file to which SIGUSR1 writes the number of operations so far. With -s it serves one
  * request at a time. What is read and written takes no more time than below.
+ * SLOW_SERVER: a file that several mounts share, the nodes of one server: SLOW_US is the time of that server then, which
+ * serves one operation of all mounts at a time; SLOW_FAR_US: microseconds of the network, added to each operation before.
  * Built by benchmarks/slow.py against libfuse 3 (the package libfuse3-dev of Debian).
  */
 #define FUSE_USE_VERSION 31
@@ -18,19 +20,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 static char base[PATH_MAX];
 static const char *count_file;
-static unsigned delay_us;
+static const char *server;
+static unsigned delay_us, far_us;
 static double kept_s;
 static atomic_long operations;
 
 static void delayed(void) {
   operations++;
+  if (far_us) usleep(far_us);
+  int turn = server ? open(server, O_RDONLY | O_CLOEXEC) : -1;
+  if (turn >= 0) flock(turn, LOCK_EX);
   if (delay_us) usleep(delay_us);
+  if (turn >= 0) close(turn);
 }
 
 static const char *below(const char *path, char *out) {
@@ -194,5 +202,7 @@ int main(int count, char **words) {
   }
   kept_s = atof(kept);
   delay_us = (unsigned)atol(microseconds);
+  server = getenv("SLOW_SERVER");
+  if (getenv("SLOW_FAR_US")) far_us = (unsigned)atol(getenv("SLOW_FAR_US"));
   return fuse_main(count, words, &calls, NULL);
 }

@@ -6,12 +6,14 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
 from stackyard.cli.main import cli
+from stackyard.cli.study import bench
 from stackyard.launch.run.causes import rules
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +60,8 @@ def problem(command: str) -> str:
     except ValueError as error:
         return str(error)
     made: click.Command = cli
+    if words[:1] == ["bench"] and words[1:2] and words[1] in bench.PARTS:
+        made, words = import_module(f"stackyard.cli.study.{words[1]}").command, words[2:]
     while True:
         ctx = click.Context(made, **made.context_settings)
         if isinstance(made, click.Group):

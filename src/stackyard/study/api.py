@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from stackyard.study.control import run_inside as run_study_inside
     from stackyard.study.control import run_jobs as run_study_jobs
     from stackyard.study.execute import Study as Study
+    from stackyard.study.imports.measure import ImportRequest as ImportRequest
+    from stackyard.study.imports.measure import Storm as Storm
+    from stackyard.study.imports.measure import launches as import_launches
+    from stackyard.study.imports.measure import measure as import_storms
+    from stackyard.study.imports.model import Fit as QueueFit
     from stackyard.study.metrics.model import measured_by as measured_by
     from stackyard.study.request import StudyRequest as StudyRequest
     from stackyard.study.request import compared as compared_variants
