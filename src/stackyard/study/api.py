@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from stackyard.core.doors import door
 
 if TYPE_CHECKING:
+    from stackyard.study.analysis import Results as Results
     from stackyard.study.begin import Outlook as Outlook
     from stackyard.study.begin import created as create_study
     from stackyard.study.begin import default_root as default_root
@@ -24,14 +25,21 @@ if TYPE_CHECKING:
     from stackyard.study.imports.measure import measure as import_storms
     from stackyard.study.imports.model import Fit as QueueFit
     from stackyard.study.metrics.model import measured_by as measured_by
+    from stackyard.study.report.document import Prose as Prose
+    from stackyard.study.report.document import ReportDocument as ReportDocument
+    from stackyard.study.report.document import ReportTable as ReportTable
+    from stackyard.study.report.files import as_json as report_as_json
+    from stackyard.study.report.files import document_of as report_document
+    from stackyard.study.report.files import require_suffix as require_report_suffix
+    from stackyard.study.report.files import write_report as write_report
+    from stackyard.study.report.load import study_results as study_results
     from stackyard.study.request import StudyRequest as StudyRequest
     from stackyard.study.request import compared as compared_variants
     from stackyard.study.request import load_study as load_study
     from stackyard.study.request import varied as varied_values
     from stackyard.study.schedule import JobPlan as JobPlan
     from stackyard.study.store import PointRecord as PointRecord
-    from stackyard.study.store import StudyPaths as StudyPaths
-    from stackyard.study.store import rows as study_rows
-    from stackyard.study.table import table_text as table_text
+    from stackyard.study.twostudies import TwoStudies as TwoStudies
+    from stackyard.study.twostudies import compare_studies as compare_studies
 else:
     __getattr__, __dir__ = door(__file__, __name__)

@@ -1,31 +1,102 @@
-"""``stackyard report``: the results of a study."""
+"""``stackyard report``: the results of a study on the terminal, or as a file."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import emit, show_json
-from stackyard.study.api import StudyPaths, study_rows, table_text
+from stackyard.cli.output import echo, show_json, show_table
+from stackyard.cli.tables import show_line
+
+if TYPE_CHECKING:
+    from stackyard.study.api import ReportDocument, ReportTable, Results, TwoStudies
+
+UNDECIDED = 3
+"""The exit status of a comparison of which a part has no verdict."""
 
 
 @verb(
-    ("the results of a study", "stackyard report studies/train"),
-    ("as JSON", "stackyard report studies/train --json"),
+    ("the results of a study so far", "stackyard report studies/train"),
+    ("a page to send and to print", "stackyard report studies/train -o report.html"),
+    ("one figure for a paper", "stackyard report studies/train -o scaling.svg --figure speedup"),
+    ("this year against last year", "stackyard report studies/before studies/after"),
 )
 @click.argument("study", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
-def command(context: Context, /, study: Path, as_json: bool) -> None:
-    """Print the table of STUDY."""
-    raise click.exceptions.Exit(show_results(study, as_json=as_json))
+@click.argument("other", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write .html, .md, .csv, .json, .svg or .pdf.",
+)
+@click.option(
+    "--figure", type=click.Choice(("efficiency", "speedup", "comparison", "runs")), help="The figure of a .svg or .pdf."
+)
+@click.option("--metric", metavar="NAME", help="The metric of that figure. Default: the first one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+def command(context: Context, /, study: Path, other: Path | None, output: Path | None, **options: Any) -> None:
+    """Show what STUDY found: medians, scaling and comparisons with intervals, and what is missing; or compare two.
+
+    Statistics are exact and say what they hold for. The exit status is 3 if a comparison has no verdict.
+    """
+    from stackyard.study.api import compare_studies, require_report_suffix, study_results, write_report
+
+    if output is not None:
+        require_report_suffix(output)
+    elif options["figure"] or options["metric"]:
+        raise click.UsageError("--figure and --metric need -o FILE.svg or FILE.pdf")
+    found: Results | TwoStudies = study_results(study)
+    if other is not None:
+        found = compare_studies(study_results(study), study_results(other))
+    if output is None:
+        _show(found, as_json=options["as_json"])
+    else:
+        write_report(found, output, options["figure"] or "", options["metric"] or "")
+    if found.is_undecided:
+        raise click.exceptions.Exit(UNDECIDED)
 
 
 def show_results(root: Path, *, as_json: bool) -> int:
-    """Print the results; returns the exit status."""
-    rows = list(study_rows(StudyPaths(root.absolute())))
-    show_json([asdict(row) for row in rows]) if as_json else emit(table_text(rows))
-    return 0
+    """Print the results of a study; returns the exit status: 3 for a comparison of which a part has no verdict."""
+    from stackyard.study.api import study_results
+
+    found = study_results(root)
+    _show(found, as_json=as_json)
+    return UNDECIDED if found.is_undecided else 0
+
+
+def _show(found: Results | TwoStudies, *, as_json: bool) -> None:
+    from stackyard.study.api import report_as_json, report_document
+
+    if as_json:
+        show_json(report_as_json(found))
+    else:
+        _show_document(report_document(found))
+
+
+def _show_document(document: ReportDocument) -> None:
+    """The parts of a report that belong to a summary."""
+    from stackyard.study.api import Prose, ReportTable
+
+    echo(click.style(document.title, bold=True))
+    for section in document.sections:
+        if not section.is_brief:
+            continue
+        echo()
+        echo(click.style(section.title, bold=True))
+        for block in section.blocks:
+            if isinstance(block, Prose):
+                for item in block.items:
+                    show_line(f"- {item}" if block.is_list else item, 2)
+            elif isinstance(block, ReportTable):
+                _show_table(block)
+
+
+def _show_table(block: ReportTable) -> None:
+    show_line(block.caption)
+    show_table([dict(zip(block.columns, row, strict=True)) for row in block.rows], block.columns)

@@ -1,0 +1,45 @@
+"""Reads a study for a report: nothing is written, and what other accounts put there is read by bounded readers."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from stackyard.core.errors import StackyardError
+from stackyard.host.files import at
+from stackyard.launch.api.runs import RunPaths, read_run
+from stackyard.study import store
+from stackyard.study.analysis import Results, analyse
+from stackyard.study.request import load_study
+from stackyard.study.store import StudyPaths
+
+
+def study_results(root: Path) -> Results:
+    """The results of a study as far as it is.
+
+    Raises:
+        InputError: the directory is not a study, or a file of it is damaged.
+    """
+    paths = StudyPaths(root.absolute())
+    about = store.read_about(paths)
+    request = load_study(paths.request)
+    records = [store.read_point(paths, point) for job in store.read_jobs(paths) for point in job.points]
+    found = analyse(paths.root.name, records, request, about)
+    return replace(found, typed=dict(_typed(paths, found)))
+
+
+def _typed(paths: StudyPaths, found: Results) -> Iterator[tuple[tuple[int, str], str]]:
+    """Of each size and variant, the ``stackyard launch`` that a run recorded; none if the run directories are gone."""
+    seen = set()
+    for record in found.records:
+        key = record.point.nodes, record.point.variant
+        if record.last is None or key in seen:
+            continue
+        seen.add(key)
+        try:
+            run = paths.root.joinpath(*at.parts(record.last.run))
+            yield key, shlex.join(read_run(RunPaths(run)).command)
+        except (ValueError, StackyardError):
+            continue
