@@ -105,7 +105,8 @@ def _report(paths: RunPaths, as_json: bool, *, asked: bool) -> None:
     if as_json:
         show_json({"run": str(paths.root), "skipped": result.skipped, "operations": result.documents})
     if result.documents:
-        echo(f"results: {result.directory}/{{{','.join(result.documents)}}}.json", err=True)
+        names = ",".join(result.documents)
+        echo(f"results: {result.directory}/{f'{{{names}}}' if ',' in names else names}.json", err=True)
     for name, reason in result.skipped.items():
         show_notice(f"{name} not measured: {reason}")
     if result.wrong:
