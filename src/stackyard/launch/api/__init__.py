@@ -1,7 +1,8 @@
 """The door of `launch`, and all of it that other rooms import.
 
 `jobs` plans, runs, submits and repeats jobs, `explaining` explains them, `commands` submits commands of this program;
-`runs` finds, follows, cancels and compares recorded runs.
+`collectives` records jobs that measure operations between ranks; `runs` finds, follows, cancels and compares recorded
+runs.
 
     from stackyard.launch.api import jobs, runs
 
