@@ -208,7 +208,7 @@ def new_attempt(paths: StudyPaths, job: JobPlan) -> Path:
 
 
 WITHDRAWN = "withdrawn"
-"""In place of a job: an attempt that nobody carries out."""
+"""In place of a job: an attempt that is not carried out."""
 
 
 def begin(attempt: Path, job: str) -> bool:
