@@ -39,6 +39,7 @@ OF_EXTENSIONS = (
 OF_WRAPPED = "LUMI's images cannot be had: a Python in an image is wrapped by tests/images/test_wrap_python.py"
 OF_JUPYTERLAB = "typed by tests/examples/test_example_jupyterlab.py"
 OF_RESNET = f"{SLURM}tests/launch/test_proof_losses.py"
+OF_STUDY = f"{SLURM}tests/study/test_examples.py"
 OF_POWERAI = "typed on four nodes, with a stand-in of IBM's image: tests/examples/test_example_powerai.py"
 
 TORCH = "class version:\n    hip = '6.0'\n"
@@ -218,6 +219,9 @@ LONG: dict[str, Page] = {
             "stackyard launch -r 2 --with horovod": OF_HOROVOD,
             "salloc": OF_RESNET,
             "stackyard launch -N 2": OF_RESNET,
+            "stackyard deploy stack.yaml --image": OF_STUDY,
+            "stackyard bench study.yaml": OF_STUDY,
+            "stackyard report studies/resnet": OF_STUDY,
         },
     ),
     "workstation": Page(with_yard(torchstack.torch_yard, "resnet", torchstack.torch_example)),

@@ -207,7 +207,8 @@ def _ended(study: Study, attempt: Attempt, paths: RunPaths, status: RunStatus) -
         is_programs = status.state in FAILED and bool(status.first or status.state == "hung")
         return replace(ended, state="failed" if is_programs else "interrupted")
     measured = read_run(paths, study.request.measure)
-    state = "done" if measured.values and not measured.problems else "no-value"
+    is_whole = measured.values and not (study.request.measure and measured.problems)
+    state = "done" if is_whole else "no-value"
     return replace(ended, state=state, message="; ".join(measured.problems), measured=measured.to_json())
 
 

@@ -114,9 +114,9 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     """Measure PROGRAM on several numbers of nodes or in several variants, several times, and keep it as a study.
 
     Options of the program come after `--`. {nodes} and {ranks} in its words are replaced, in formulas too: {ranks*16}.
-    A study.yaml in place of PROGRAM has all of this as a file. With a scheduler each repeat is a job of its own, each
-    comparison is made of pairs within one job; -t is the time of one run. Elsewhere, and within an allocation, the
-    study runs here.
+    A study.yaml in place of PROGRAM has all of this as a file; words after it are added to its program's. With a
+    scheduler each repeat is a job of its own, each comparison is made of pairs within one job; -t is the time of one
+    run. Elsewhere, and within an allocation, the study runs here.
 
     `bench collectives` measures the network between the ranks, `bench imports` the import of a stack by many ranks.
     """
@@ -143,11 +143,12 @@ def request_of(context: Context, program: tuple[str, ...], options: dict[str, An
 
     settle_queue(context.job_workspace(), options)
     base, words = None, program
-    if len(program) == 1 and Path(program[0]).suffix in (".yaml", ".yml"):
-        base, words = load_study(Path(program[0])), ()
+    if program and Path(program[0]).suffix in (".yaml", ".yml"):
+        base = load_study(Path(program[0]))
+        words = (*base.job.program, *program[1:])
     elif not program:
         raise InputError("no program and no study.yaml", hint="`stackyard bench --help` shows how it is used")
-    vary, words = varied_values(options["vary"], words or (base.job.program if base else ()))
+    vary, words = varied_values(options["vary"], words)
     job = make_intent(options, words, base=base.job if base else None)
     if not job.cwd:
         job = job.model_copy(update={"cwd": str(Path.cwd())})
