@@ -111,6 +111,21 @@ def test_two_runs_do_not_differ_by_their_directories(tmp_path: Path, monkeypatch
     assert "no differences" in stackyard("runs", "diff", "001", "002").out
 
 
+def test_runs_differ_by_what_they_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, (rate, peak) in enumerate([(256.0, 5 << 20), (512.0, 6 << 20)], 1):
+        paths = made(tmp_path, f"2026-11-21-00{number}", state="done")
+        paths.main.logs.mkdir()
+        rows = ({"step": i, "seconds": 0.5, "images_per_s": rate} for i in range(20))
+        paths.main.rank_log(0).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        paths.usage.write_text(json.dumps({"format": 1, "ranks": [{"task": 0, "peak_bytes": peak}]}))
+    assert stackyard("runs", "diff", "001", "002", "--json").value == [
+        {"what": "metric images_per_s", "a": "256 images/s", "b": "512 images/s"},
+        {"what": "peak memory", "a": "5 MiB", "b": "6 MiB"},
+    ]
+    assert "metric images_per_s\n  - 256 images/s\n  + 512 images/s" in stackyard("runs", "diff", "001", "002").out
+
+
 def test_a_follower_hears_the_last_phase_and_the_whole_output(tmp_path: Path) -> None:
     """Of a run that still runs when it comes; one that has ended is in no phase."""
 

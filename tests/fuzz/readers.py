@@ -52,6 +52,22 @@ USE = (
 )
 
 
+_LOG = """\
+{"step": 0, "loss": 1.5, "seconds": 0.5, "images_per_s": 256.0}
+{"step": 20, "loss": NaN, "seconds": 0.5, "images_per_s": 1e3, "ranks": [{"task": 0, "peak_bytes": 5}]}
+\x1b[32mtotal images/sec: 204.75\x1b[0m
+Img/sec per GPU: 108.2 +-1.2
+Total img/sec on 4 GPU(s): 4,328.0 +-4.9
+{'train_runtime': 60.2, 'train_samples_per_second': 57.063}
+  train_runtime            = 0:01:13.52
+ iteration        2/      24 | elapsed time per iteration (ms): 271607.0 | global batch size:  1024 |
+ iteration       12/      24 | elapsed time per iteration (ms): 271607.0 | global batch size:  1024 |
+\rEpoch 0: 100%|##########| 311/311 [00:13<00:00, 23.54it/s, v_num=4]
+\rEpoch 1: 100%|##########| 311/311 [01:00:13<00:00,  4.5s/it]
+Epoch 0/23 \u2501\u2501\u2501 98/98 0:00:22 \u2022 0:00:00 4.44it/s v_num: 0
+""".encode()
+
+
 def commands(*lines: str) -> Read:
     """A reader that runs command lines; ``{}`` stands for the damaged file."""
 
@@ -126,6 +142,25 @@ def _site_causes(path: Path) -> None:
         assert error.message
         return
     explain(tail=["MemoryError"], code=1, launcher_output="", facts={"nodes": 2}, first=found)
+
+
+def _metrics(path: Path) -> None:
+    """A log, read for metrics by all known formats and by declared ones."""
+    from stackyard.launch.records.paths import RunPaths
+    from stackyard.launch.records.record import RunRecord, RunStatus, write_record, write_status
+    from stackyard.study.metrics.model import Metric
+    from stackyard.study.metrics.read import read_run
+
+    paths = RunPaths(path.parent / "run")
+    if not paths.record.exists():
+        paths.main.logs.mkdir(parents=True)
+        write_record(paths, RunRecord("run", "", "launch", (), {}))
+        write_status(paths, RunStatus("done"))
+    paths.main.rank_log(0).write_bytes(path.read_bytes())
+    paths.usage.write_bytes(path.read_bytes())
+    declared = (Metric(name="a", key="seconds", kind="time"), Metric(name="b", pattern=r"(\S+)it/s", over_steps="last"))
+    for metrics in ((), declared):
+        json.dumps(read_run(paths, metrics, energy=False).to_json(), allow_nan=False)
 
 
 def _hosts(path: Path) -> None:
@@ -522,6 +557,7 @@ READERS = {
     "run record": Reader(
         "record.json", [RUN.joinpath("record.json").read_bytes()], commands("runs show {}/..", "runs diff {}/.. {}/..")
     ),
+    "log with metrics": Reader("rank.log", [_LOG], _metrics),
     "run status": Reader(
         "status.json", [RUN.joinpath("status.json").read_bytes()], commands("runs show {}/..", "runs show --json {}/..")
     ),

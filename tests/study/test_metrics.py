@@ -92,7 +92,8 @@ def test_too_few_steps_are_no_value_unless_the_warmup_is_shorter(tmp_path: Path)
     measured = read(tmp_path / "a", steps(8))
     assert not measured.values
     assert measured.problems[0] == (
-        "images_per_s: rank 0: all 8 steps are within the warm-up of 10; run more, or set a shorter warm-up"
+        "images_per_s: rank 0: all 8 steps are within the warm-up of 10; run more, set a shorter warm-up, or declare "
+        "over_steps: last"
     )
     assert first(read(tmp_path / "b", steps(8), warmup=2)).value == 256
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stackyard.study.imports.measure import measure as import_storms
     from stackyard.study.imports.model import Fit as QueueFit
     from stackyard.study.metrics.model import measured_by as measured_by
+    from stackyard.study.metrics.read import read_run as measure_run
     from stackyard.study.report.document import Prose as Prose
     from stackyard.study.report.document import ReportDocument as ReportDocument
     from stackyard.study.report.document import ReportTable as ReportTable

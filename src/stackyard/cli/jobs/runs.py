@@ -222,10 +222,11 @@ def _range(intent: dict[str, Any]) -> str:
 @click.argument("b", metavar="RUN")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 def diff(context: Context, a: str, b: str, as_json: bool) -> None:
-    """Compare two runs: request, stack, code, environment, versions, hosts, times, end."""
+    """Compare two runs: request, stack, code, environment, versions, hosts, times, end, and what they measured."""
     from stackyard.launch.api.runs import compare
 
-    rows = compare(_find(context, a), _find(context, b))
+    first, second = _find(context, a), _find(context, b)
+    rows = [*compare(first, second), *_measured(first, second)]
     if as_json:
         show_json([{"what": what, "a": left, "b": right} for what, left, right in rows])
         return
@@ -235,6 +236,20 @@ def diff(context: Context, a: str, b: str, as_json: bool) -> None:
         echo(f"  {click.style('+', fg='green')} {right or '(none)'}")
     if not rows:
         echo("no differences")
+
+
+def _measured(a: RunPaths, b: RunPaths) -> list[tuple[str, str, str]]:
+    """The metrics and the memory of two runs, as far as they differ: one run each, so without a verdict."""
+    from stackyard.study.api import measure_run
+
+    facts = []
+    for measured in (measure_run(paths, energy=False) for paths in (a, b)):
+        facts.append({f"metric {value.name}": str(value) for value in measured.values})
+        if measured.memory:
+            facts[-1]["peak memory"] = f"{measured.memory.peak_bytes / (1 << 20):,.0f} MiB"
+    left, right = facts
+    names = [name for name in dict.fromkeys([*left, *right]) if left.get(name) != right.get(name)]
+    return [(name, left.get(name, ""), right.get(name, "")) for name in names]
 
 
 def _directory(context: Context) -> Path:

@@ -15,6 +15,7 @@ from stackyard.launch.api.runs import RunPaths, RunStatus, read_run
 from stackyard.study.metrics.formats import RATE_NAMES, known_quantity, step_time
 from stackyard.study.metrics.measured import Quantity
 from stackyard.study.metrics.series import NoValueError, Series
+from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import read_record
 
 USUAL = ("runs", "logs", "lightning_logs", "tb_logs", "tensorboard", "output")
@@ -79,7 +80,8 @@ def _asked(paths: RunPaths, request: str) -> dict[str, list[list[float]]]:
     words, stack = ["python3"], "python3"
     try:
         if folder := record.stack.get("folder"):
-            payload, stack = read_record(Path(folder)).payload, record.stack.get("module", folder)
+            stack = record.stack.get("module", folder)
+            payload = read_record(RevisionPaths.of(Path(folder)).record).payload
             words, environ = payload.command([str(payload.python)], environ)
         program = Path(__file__).with_name("events_program.py").read_text(encoding="utf-8")
         done = command.run([*words, "-c", program, request], env=environ, timeout_s=120, check=False)

@@ -80,7 +80,8 @@ def summarise(series: Series, kind: str, warmup: int | None = None) -> Summary:
     begins = accumulate(series.steps, initial=0.0)
     kept = [begin >= skipped and not math.isnan(value) for value, begin in zip(series.values, begins, strict=False)]
     if not any(kept):
-        raise NoValueError(f"all {total} steps are within the warm-up of {skipped}; run more, or set a shorter warm-up")
+        why = f"all {total} steps are within the warm-up of {skipped}"
+        raise NoValueError(f"{why}; run more, set a shorter warm-up, or declare over_steps: last")
     values = sorted(compress(series.values, kept))
     p5, p95, p99 = (values[(len(values) * p + 99) // 100 - 1] for p in (5, 95, 99))
     spread = Spread(total, skipped, series.values[0], median(values), p5, p95, p99)
