@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -491,6 +492,21 @@ def _collectives(path: Path) -> None:
     commands("bench collectives --json --of {}/..")(path)
 
 
+POINT = "points/n0001-native-a01-r01.json"
+
+
+def _in_study(place: str) -> Read:
+    """A reader of one file of a study."""
+
+    def read(path: Path) -> None:
+        study = path.with_name("study")
+        shutil.copytree(DATA / "formats/study-1", study, dirs_exist_ok=True)
+        study.joinpath(place).write_bytes(path.read_bytes())
+        commands(f"report {study}", f"report {study} -o {study}.html")(path)
+
+    return read
+
+
 _DISTRIBUTIONS = (
     b"# checksum %s\nlib/python3.11/site-packages/annoy-1.17.2.dist-info\n"
     % hashlib.sha256(b"lib/python3.11/site-packages/annoy-1.17.2.dist-info\n").hexdigest().encode()
@@ -561,5 +577,11 @@ READERS = {
     "run status": Reader(
         "status.json", [RUN.joinpath("status.json").read_bytes()], commands("runs show {}/..", "runs show --json {}/..")
     ),
+    "study": Reader("study.json", _files("formats/study-*/study.json", where=DATA), _in_study("study.json")),
+    "study.yaml": Reader("study.yaml", _files("formats/study-*/study.yaml", where=DATA), _in_study("study.yaml")),
+    "job of a study": Reader(
+        "n0001-a01.json", _files("formats/study-*/jobs/n0001-a01.json", where=DATA), _in_study("jobs/n0001-a01.json")
+    ),
+    "point of a study": Reader("point.json", _files(f"formats/study-*/{POINT}", where=DATA), _in_study(POINT)),
     "collectives": Reader("collectives.jsonl", [COLLECTIVES], _collectives),
 }

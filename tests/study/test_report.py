@@ -14,12 +14,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from stackyard.core.errors import InputError
 from stackyard.study.report import files
+from stackyard.study.report.content import study_document
+from stackyard.study.report.html import html_text
 from stackyard.study.report.load import study_results
 from stackyard.study.report.svg import BACK, COLOURS
 from stackyard.study.report.words import number, percent
 from stackyard.study.schedule import Point
-from stackyard.study.store import StudyPaths, read_jobs, read_point, write_point
 from study.handmade import RATE, make_study, noisy
 from support import programs
 from support.accounts import Accounts
@@ -187,18 +189,11 @@ def test_the_main_figure_of_a_comparison_and_of_sizes(tmp_path: Path) -> None:
 
 
 def test_words_of_other_people_are_text_in_every_format(tmp_path: Path) -> None:
-    metric = {**RATE, "name": EVIL, "unit": EVIL}
+    metric = {**RATE, "name": f"=cmd{EVIL}", "unit": EVIL}
     study = make_study(
         tmp_path / "evil", lambda p: EVIL if p.repeat == 2 else [{**metric, "value": 9.0 + p.repeat}], variants=TWO,
         hosts=lambda point: (EVIL, "n1"), remarks=[EVIL], command=f"srun {EVIL}",
     )  # fmt: skip
-    job = study / "jobs/n0001-a01.json"
-    evil_name = "=cmd|calc!A0 <b>&\u202e"
-    job.write_text(job.read_text().replace('"image"', json.dumps(evil_name)))
-    for point in [point for job in read_jobs(StudyPaths(study)) for point in job.points if point.variant == evil_name]:
-        old = study / "points" / f"{point.id.replace(evil_name, 'image')}.json"
-        write_point(StudyPaths(study), type(read_point(StudyPaths(study), point))(point, ()))
-        old.rename(StudyPaths(study).point(point.id))
     html = written(study, ".html")
     page = Page(html)
     assert not {tag for tag, _ in page.tags} & {"script", "img", "b"}
@@ -215,6 +210,35 @@ def test_words_of_other_people_are_text_in_every_format(tmp_path: Path) -> None:
     cells = [cell for row in csv.reader(io.StringIO(written(study, ".csv"))) for cell in row]
     assert not [cell for cell in cells if cell.startswith(("=", "@"))]
     assert any(cell.startswith("'=cmd") for cell in cells)
+
+
+@pytest.mark.parametrize("name", ["../../../etc/x", "a/b", "<b>", "", "=cmd", "a" * 81])
+def test_names_of_variants_that_would_leave_the_study_are_refused(tmp_path: Path, name: str) -> None:
+    study = make_study(tmp_path / "s", noisy(), variants=TWO)
+    job = study / "jobs/n0001-a01.json"
+    job.write_text(job.read_text().replace('"image"', json.dumps(name)))
+    error = stackyard("report", study, expect=2).err
+    assert "n0001-a01.json" in error and "not a run of a variant" in error
+
+
+@pytest.mark.parametrize("change", [
+    {"hosts": [7]}, {"run": 3}, {"measured": []}, {"seconds": float("nan")}, {"seconds": 10**400}, {"ranks": "4"},
+    {"place": None}, {"code": "x"}, {"state": ["done"]},
+])  # fmt: skip
+def test_a_record_with_a_wrong_value_is_damaged(tmp_path: Path, change: dict[str, Any]) -> None:
+    study = make_study(tmp_path / "s", noisy(), variants=TWO)
+    point = study / "points/n0001-image-a01-r01.json"
+    value = json.loads(point.read_text())
+    value["attempts"][0] |= change
+    point.write_text(json.dumps(value))
+    with pytest.raises(InputError, match=re.escape(point.name)):
+        study_results(study)
+
+
+def test_a_study_of_the_first_format_is_read(data: Path) -> None:
+    found = study_results(data / "formats/study-1")
+    assert [each.values for each in found.series] == [(101.0, 102.0), (106.0, 107.0), (202.0, 201.0), (211.0,)]
+    assert "rank 1 on n2: exited with status 1" in html_text(study_document(found))
 
 
 def test_unknown_suffixes_are_refused_with_the_list(tmp_path: Path) -> None:

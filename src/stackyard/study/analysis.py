@@ -49,13 +49,14 @@ def measured(record: PointRecord) -> dict[MetricColumn, float]:
     values = record.last.measured.get("values") if record.last and record.state == "done" else None
     found = {}
     for each in values if isinstance(values, list) else ():
-        if isinstance(each, dict) and _is_number(value := each.get("value")):
+        if isinstance(each, dict) and is_number(value := each.get("value")):
             texts = {name: str(each[name]) for name in ("name", "unit", "better", "kind") if name in each}
             found[MetricColumn(**{"name": "", **texts})] = value
     return found
 
 
-def _is_number(value: object) -> TypeGuard[float]:
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value of a record is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
 

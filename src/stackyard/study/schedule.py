@@ -11,8 +11,11 @@ from hashlib import sha256
 from typing import Any
 
 from stackyard.core.late import dataclass
-from stackyard.study.request import StudyRequest
+from stackyard.study.request import NAME, StudyRequest
 from stackyard.study.statistics.orders import turns
+
+MOST_NUMBER = 10**9
+"""Of nodes, allocations and repeats in a file."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,13 @@ class JobPlan:
     def from_json(cls, values: dict[str, Any]) -> JobPlan:
         """The jobs as they were stored. Raises KeyError, ValueError."""
         nodes, allocation = int(values["nodes"]), int(values["allocation"])
-        return _job(
-            nodes, allocation, [(str(name), int(repeat), bool(warm)) for name, repeat, warm in values["points"]]
-        )
+        runs = [(str(name), int(repeat), bool(warm)) for name, repeat, warm in values["points"]]
+        for name, repeat, _ in runs:  # they become names of files
+            if not (NAME.fullmatch(name) and 0 <= repeat <= MOST_NUMBER):
+                raise ValueError(f"not a run of a variant: {name!r:.100}, {repeat}")
+        if not (0 < nodes <= MOST_NUMBER and 0 < allocation <= MOST_NUMBER):
+            raise ValueError(f"not a size and an allocation: {nodes}, {allocation}")
+        return _job(nodes, allocation, runs)
 
 
 def planned(request: StudyRequest, seed: int, *, together: bool = False) -> Iterator[JobPlan]:

@@ -16,9 +16,9 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stackyard.core.below import Below
 from stackyard.core.errors import InputError, StackyardError
@@ -30,6 +30,7 @@ from stackyard.yard import formats
 from stackyard.yard.write import atomic
 
 FORMAT = 1
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,36 @@ class PointRecord:
         return replace(self, attempts=(*kept, attempt))
 
 
+def _typed(record: Record, example: Record) -> Record:
+    """The record, whose values have the types of an example's; a study may be read by another account.
+
+    Raises:
+        ValueError: one has another type, or is a number that cannot be calculated with.
+    """
+    for each in fields(example):  # type: ignore[arg-type]
+        value, like = getattr(record, each.name), getattr(example, each.name)
+        kinds = (int, float) if isinstance(like, float) else (type(like),)
+        is_empty = value is None and each.default is None
+        is_usable = isinstance(value, kinds) and (not isinstance(value, int | float) or abs(value) < 1e15)
+        if isinstance(value, tuple):
+            is_usable = all(isinstance(item, str) for item in value)
+        if not (is_usable or is_empty):
+            raise ValueError(f"{each.name} has a wrong value: {value!r:.100}")
+    return record
+
+
 def _about(values: dict[str, Any]) -> About:
-    return About(**{**values, "command": tuple(values["command"]), "remarks": tuple(values.get("remarks", ()))})
+    found = About(**{**values, "command": tuple(values["command"]), "remarks": tuple(values.get("remarks", ()))})
+    if not all(isinstance(each, dict) for each in _typed(found, About(0, "", "", (), "", "")).variants.values()):
+        raise ValueError("variants has a value that is not a mapping")
+    return found
 
 
 def _attempts(values: dict[str, Any]) -> tuple[Attempt, ...]:
-    return tuple(Attempt(**{**each, "hosts": tuple(each.get("hosts", ()))}) for each in values["attempts"])
+    example = Attempt("", "", code=0, started=0.0, seconds=0.0)
+    return tuple(
+        _typed(Attempt(**{**each, "hosts": tuple(each.get("hosts", ()))}), example) for each in values["attempts"]
+    )
 
 
 _ABOUT = formats.Kind(FORMAT, _about, error=InputError)

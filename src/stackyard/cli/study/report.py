@@ -9,7 +9,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import echo, show_json, show_table
+from stackyard.cli.output import echo, show_json, show_notice, show_table
 from stackyard.cli.tables import show_line
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
         _show(found, as_json=options["as_json"])
     else:
         write_report(found, output, options["figure"] or "", options["metric"] or "")
+        if found.is_undecided:
+            show_notice("a comparison has no verdict")
     if found.is_undecided:
         raise click.exceptions.Exit(UNDECIDED)
 

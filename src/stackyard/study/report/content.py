@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from stackyard.core import hostlist
@@ -10,6 +11,7 @@ from stackyard.study.analysis import MetricColumn, Results, Series
 from stackyard.study.report.commands import command_groups
 from stackyard.study.report.document import Commands, Prose, ReportDocument, ReportTable, Section, said
 from stackyard.study.report.figures import figures
+from stackyard.study.report.resources import resources
 from stackyard.study.report.words import (
     better,
     counts,
@@ -33,6 +35,8 @@ def study_document(found: Results) -> ReportDocument:
     sections = [Section("Summary", (Prose(summary(found), is_list=True),), is_brief=True)]
     sections += [Section(title_of(metric), tuple(_metric(found, metric)), is_brief=True) for metric in found.metrics]
     sections += [Section("What was measured", (_facts(found),))]
+    if used := tuple(resources(found)):
+        sections += [Section("Steps, memory and energy", used)]
     if failed := tuple(_failed(found)):
         sections += [Section("What failed or is missing", failed, is_brief=True)]
     sections += [
@@ -120,11 +124,11 @@ def _facts(found: Results) -> ReportTable:
     versions = ", ".join(f"{name} {value}" for name, value in about.versions.items())
     scaling = f"{request.scaling}: {found.why_kind}" if len(found.sizes) > 1 else "one size"
     facts = [
-        ("program", " ".join(request.job.program)), *stacks, ("sizes", ", ".join(map(nodes, found.sizes))),
+        ("program", shlex.join(request.job.program)), *stacks, ("sizes", ", ".join(map(nodes, found.sizes))),
         ("scaling", scaling), ("begun", f"{about.created} by {about.user} on {about.host}"),
         ("site", about.site or "none"), ("nodes used", hostlist.compress(hosts) or "none"),
         ("how", "batch jobs" if about.how == "jobs" else "within one allocation or machine"),
-        ("seed", str(about.seed)), ("versions", versions), ("command", " ".join(about.command)),
+        ("seed", str(about.seed)), ("versions", versions), ("command", shlex.join(about.command)),
     ]  # fmt: skip
     return ReportTable(
         "The study", ("what", "is"), tuple((said(what), said(text) or "not recorded") for what, text in facts)
@@ -146,7 +150,7 @@ def _commands(found: Results) -> Iterator[Commands | Prose]:
     """How to repeat the study, a run, and what exactly started each."""
     yield Prose(("`stackyard launch --again` and a run directory, in the directory of the study, repeats that run; the "
                  "table of all runs has them. The commands below are exact; RUN is the run directory.",))  # fmt: skip
-    yield Commands("The study", (said(" ".join(found.about.command)),))
+    yield Commands("The study", (said(shlex.join(found.about.command)),))
     for where, group in command_groups(found):
         yield Commands(where, tuple(said(line, 20_000) for line in group))
 

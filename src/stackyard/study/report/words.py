@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from stackyard.core.findings import counted
 from stackyard.study.analysis import MetricColumn, Results, Versus
 from stackyard.study.report.document import said
@@ -11,8 +13,10 @@ from stackyard.study.statistics.ratios import DIFFERENT, Comparison
 
 def number(value: float, digits: int = 4) -> str:
     """A number with so many significant digits: 0.01235, 12.35, 12,346."""
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
     size = int(f"{value:.{digits - 1}e}".partition("e")[2])
-    if not value or not -5 < size < 12:
+    if not -5 < size < 12:
         return f"{value:.{digits}g}"
     places = max(digits - 1 - size, 0)
     return f"{value:,.{places}f}"
