@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ def test_a_study_that_is_killed_three_times_repeats_and_loses_nothing(work: Work
         run.send_signal(signal.SIGKILL)
         run.communicate(timeout=60)
     last = work.run("bench", "--continue", study, expect=None)
-    assert last.code == 0, last.err
+    assert last.code == 3, last.err  # three pairs have no verdict
     found = points(study)
     assert len(found) == 3 * 2 * 4  # sizes, variants, three runs that count and a warm-up
     assert {len(attempts) for attempts in found.values()} == {1}, "nothing ran twice"
@@ -41,7 +42,7 @@ def test_a_study_that_is_killed_three_times_repeats_and_loses_nothing(work: Work
     assert {(row["nodes"], row["variant"], row["value"]) for row in rows} == {
         (str(n), f"add={add}", f"{100 * n + 16 + add:.1f}") for n in (1, 2, 4) for add in (0, 1000)
     }
-    again = work.run("bench", "--continue", study, expect=0)
+    again = work.run("bench", "--continue", study, expect=3)
     assert points(study) == found, again.err
     work.nothing_left()
 
@@ -53,9 +54,12 @@ def test_each_repeat_of_a_size_is_a_job_of_its_own(work: Work) -> None:
         "8 runs, 4 slurm jobs, at most 0.8 node-hours" in shown.out
     )  # (2 runs x 3 min + 2 min) x (1 + 1 + 2 + 2) nodes
     assert "#SBATCH --nodes=1" in shown.out and not study.exists()
-    work.run("bench", "speed.py", "--nodes", "1,2", "--repeat", "2", *SHAPE, *MEASURE, "--", "--batch", "{ranks*16}")
+    words = ("--nodes", "1,2", "--repeat", "2", *SHAPE, *MEASURE, "--", "--batch", "{ranks*16}")
+    ran = work.run("bench", "speed.py", *words)
     assert submitted(study) == {f"n000{n}-a0{a}": 1 for n in (1, 2) for a in (1, 2)}
     assert len(set(jobs_of(work, study).values())) == 4
+    used = re.search(r"used (\S+) node-hours", ran.err)
+    assert used and 0 < float(used[1]) < 0.1
     rows = [row for row in table(study) if row["warmup"] == "0"]
     assert [(row["nodes"], row["repeat"], row["allocation"], row["value"]) for row in rows] == [
         ("1", "1", "1", "116.0"), ("1", "2", "2", "116.0"), ("2", "1", "1", "232.0"), ("2", "2", "2", "232.0"),

@@ -77,6 +77,21 @@ class Study:
         """Whether all runs that count have ended well."""
         return all(self.record(p).state == "done" for job in self.jobs for p in job.points if not p.warmup)
 
+    @property
+    def node_hours(self) -> float:
+        """What was used so far: by its jobs that have ended, or by its runs where it has no jobs."""
+        if self.about.how != "jobs":
+            records = (self.record(point) for job in self.jobs for point in job.points)
+            return sum(r.point.nodes * a.seconds for r in records for a in r.attempts) / 3600
+        attempts = [(job, path) for job in self.jobs for path in self.paths.attempts(job.id) if (path / "run").exists()]
+        used = (job.nodes * self._seconds(self.run_of(job.id, int(path.name))) for job, path in attempts)
+        return sum(used) / 3600
+
+    @staticmethod
+    def _seconds(run: Path) -> float:
+        status = runs.read_status(RunPaths(run))
+        return status.seconds.get("total") or max(0.0, status.ended - status.started)
+
     def run_of(self, job: str, attempt: int) -> Path:
         """The run directory of an attempt of a job.
 

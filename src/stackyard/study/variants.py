@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.errors import InputError
+from stackyard.host.run.command import which
 from stackyard.launch.api.jobs import Intent, Job, Workspace, with_variables
 from stackyard.study.arguments import filled
 from stackyard.study.request import StudyRequest, Variant
@@ -62,7 +63,9 @@ def identity(job: Job, variant: Variant) -> dict[str, str]:
         found["container"] = str(image)
         found["image"] = f"{status.st_size} bytes, {status.st_mtime_ns}" if status else "not found"
     if variant.plain:
-        found |= {"plain": variant.plain, "python": os.path.realpath(Path(variant.plain) / "bin" / "python")}
+        found["plain"] = variant.plain
+    if not (stack.module or intent.container) and (python := which("python", job.context.environ)):
+        found["python"] = os.path.realpath(python)
     return found
 
 

@@ -88,7 +88,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 @measured("--repeat", type=click.IntRange(1), metavar="N", help="Runs of each size, 6; or pairs of a comparison, 8.")
 @measured("--compare", multiple=True, metavar="[NAME=]WHAT,...", help="Revisions, images, or plain:DIRECTORY.")
 @measured("--vary", multiple=True, metavar="NAME=VALUE,...", help="A variant for each value of --NAME, or of {NAME}.")
-@measured("--allocations", type=click.IntRange(1), metavar="K", help="Jobs of a comparison; from 6 on for all nodes.")
+@measured("--allocations", type=click.IntRange(1), metavar="K", help="Jobs of a comparison; 6 hold beyond their nodes.")
 @measured("--strong", "kind", flag_value="strong", help="The same problem on more nodes.")
 @measured("--weak", "kind", flag_value="weak", help="A problem that grows with the ranks.")
 @measured("--throughput", "kind", flag_value="throughput", help="Independent work: no efficiency.")

@@ -119,6 +119,8 @@ def _carry_out(study: Study, options: dict[str, Any]) -> None:
     except StackyardError as error:
         error.hint = "; ".join(filter(None, [error.hint, f"stackyard bench --continue {study.paths.root}"]))
         raise
+    if not options["as_json"]:
+        echo(f"used {study.node_hours:.3g} node-hours", err=True)
     code = show_results(study.paths.root, as_json=options["as_json"])
     if not study.is_all_settled:
         echo(f"  stackyard bench --continue {study.paths.root}    runs what is missing", err=True)
