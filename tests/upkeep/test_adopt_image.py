@@ -296,6 +296,9 @@ def _pipe(prefix: Path) -> None:
 def test_a_base_of_conda_has_more(small: Path, tmp_path: Path) -> None:
     (small / "envs" / "other").mkdir(parents=True)
     (small / "pkgs").mkdir()
+    told = inside("--yard", tmp_path / "yard", "adopt", "--image", "--dry-run", small, HOME=str(tmp_path)).out
+    assert f"would adopt {small} (conda) as tools/" in told and ", packed into an image: 0 conda" in told
+    assert not (tmp_path / "yard/stacks").exists()
     warnings = adopting.look(small, Yard(tmp_path / "yard"), image=True).warnings
     assert warnings == (f"{small}/envs is packed too: other environments",)
 

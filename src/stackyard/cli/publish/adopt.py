@@ -81,6 +81,7 @@ def _dry_run(prefix: Any, tasks: list[Any], as_json: bool) -> None:
             "path": str(task.paths.root),
             "prefix": prefix.adopted.prefix,
             "kind": prefix.adopted.kind,
+            "form": task.variant.image,
             "conda": len(task.locked.conda),
             "pip": len(task.locked.pip),
             "python": task.locked.interpreter.version,
@@ -103,4 +104,5 @@ def _line(row: dict[str, Any]) -> str:
     if row["action"] == "publish":
         return f"would verify and publish {row['module']}, adopted before from {row['prefix']}"
     packages = f"{row['conda']} conda and {counted(row['pip'], 'pip package')}"
-    return f"would adopt {row['prefix']} ({row['kind']}) as {row['module']}: {packages}"
+    packed = ", packed into an image" if row["form"] == "squashfs" else ""
+    return f"would adopt {row['prefix']} ({row['kind']}) as {row['module']}{packed}: {packages}"
