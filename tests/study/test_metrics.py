@@ -187,6 +187,7 @@ def test_other_names_are_not_taken_for_rates() -> None:
     assert not any(
         map(known_quantity, ("loss", "lr", "time", "step", "epoch", "per_second_cost", "elapsed", "loss/step"))
     )
+    assert known_quantity("\x1b[31mimages_per_s") is known_quantity("x" * 100 + "_per_s") is None
 
 
 # Bad days.
@@ -233,6 +234,8 @@ def test_long_lines_are_skipped_whole(tmp_path: Path) -> None:
     log.write_bytes(b"first\n" + half + half + b"end of a long line\r\nlast")
     assert list(lines.lines(log, ended=True)) == [b"first", b"last"]
     assert list(lines.lines(log, ended=False)) == [b"first"]
+    log.write_bytes(b"a" * (lines.LONGEST + 1) + b"\n" + b"b" * lines.LONGEST + b"\n")
+    assert [line[:1] for line in lines.lines(log, ended=True)] == [b"b"]
     log.write_bytes(half)
     assert list(lines.lines(log, ended=True)) == []
 

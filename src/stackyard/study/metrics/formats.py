@@ -19,8 +19,8 @@ from stackyard.study.metrics.model import Metric
 from stackyard.study.metrics.series import Series
 
 GROUP = "stackyard.metrics"
-MOST_KEYS = 50
-"""Metrics of one format in one log."""
+MOST_KEYS, LONGEST_NAME = 50, 100
+"""Metrics of one format in one log, and characters of a name."""
 RATE_NAMES = re.compile(r"(?:^|[_./ -])(?:per_s(?:ec(?:ond)?)?|throughput)$|/s(?:ec)?$", re.I)
 TIME_NAMES = re.compile(
     r"^(?:.*/)?(?:(?:train_)?(?:step|iter|iteration|batch)_(?:time|seconds|duration|s|ms)|seconds(?:_per_step)?)"
@@ -31,6 +31,8 @@ TIME_NAMES = re.compile(
 @lru_cache(4096)
 def known_quantity(name: str) -> Quantity | None:
     """What a key or a tag means by its name: ``images_per_s`` is a rate, ``step_time_ms`` a time."""
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        return None
     if RATE_NAMES.search(name):
         unit = re.sub(r"_per_s(ec(ond)?)?$", "/s", name.rpartition(".")[2], flags=re.I)
         return Quantity(name, unit if unit.endswith("/s") else "1/s")
@@ -145,7 +147,7 @@ class Horovod(Format):
     name = "Horovod's synthetic benchmark"
     needles = (b"mg/sec",)
     total = re.compile(rf"Total img/sec on \d+ \w+\(s\): ({NUMBER})", re.I)
-    each = re.compile(rf"\bImg/sec per (\w+): ({NUMBER})")
+    each = re.compile(rf"\bImg/sec per (\w{{1,20}}): ({NUMBER})")
 
     def read(self, line: str) -> None:
         """The two lines at the end."""
@@ -178,7 +180,7 @@ class Trainer(Format):
     name = "Hugging Face Trainer"
     needles = (b"_per_second", b"train_runtime")
     fields = re.compile(
-        rf"\btrain_(?:runtime|(\w+?)_per_second(?:_per_gpu)?)\b['\"]?\s*[:=]\s*['\"]?((?:\d+:)+[\d.]+|{NUMBER})"
+        rf"\btrain_(?:runtime|(\w{{1,40}}?)_per_second(?:_per_gpu)?)\b['\"]?\s*[:=]\s*['\"]?((?:\d+:)+[\d.]+|{NUMBER})"
     )
 
     def read(self, line: str) -> None:
