@@ -187,3 +187,25 @@ def test_a_plain_environment_runs_its_own_python(here: Here) -> None:
     here.bench(*words, "--measure", r"length=in (\d+)", expect=None)
     rows = table(here.directory / "studies" / "which")
     assert {float(row["value"]) for row in rows} == {float(len(str(here.directory / "venv")))}
+
+
+def test_a_study_of_another_account_is_not_carried_out(here: Here) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a file to another account")
+    here.bench("speed.py", "--repeat", "1", *SHAPE, *MEASURE, "--", "--fail-on", "1", expect=1)
+    os.chown(here.study / "study.json", 65534, 65534)
+    shown = here.bench("--continue", here.study, "--retry-failed", expect=2)
+    assert "belongs to nobody, who alone can continue it" in shown.err
+    assert {len(attempts) for attempts in points(here.study).values()} == {1}
+
+
+def test_names_in_its_files_lead_nowhere_else(here: Here) -> None:
+    here.bench("speed.py", "--repeat", "1", "--warmup-runs", "0", *SHAPE, *MEASURE)
+    (point,) = (here.study / "points").iterdir()
+    good = point.read_text()
+    point.write_text(good.replace('"run": "runs/', '"run": "../../'))
+    assert "not a run directory of this study" in here.bench("--continue", here.study, expect=2).err
+    point.write_text(good)
+    (job,) = (here.study / "jobs").glob("*.json")
+    job.write_text(job.read_text().replace('"job"', '"../../job"'))
+    assert "not a run of a variant" in here.bench("--continue", here.study, expect=2).err

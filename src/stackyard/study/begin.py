@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
-from stackyard.host.run.identity import hostname, whoami
+from stackyard.host.run.identity import account_name, hostname, whoami
 from stackyard.launch.api import commands, jobs
 from stackyard.launch.api.jobs import Job, Plan, Workspace
 from stackyard.study import store, variants
@@ -159,18 +160,22 @@ def created(look: Outlook, root: Path, workspace: Workspace, command: tuple[str,
 
 
 def opened(root: Path, workspace: Workspace, *, again: bool = False) -> Study:
-    """The study in a directory.
+    """The study in a directory, to carry it out.
 
     Args:
         again: what failed is tried once more.
 
     Raises:
-        InputError: it is not a study, or one of its files is damaged.
+        InputError: it is not a study, one of its files is damaged, or it belongs to another account, whose program
+            would run under yours.
     """
     from stackyard.study.request import load_study
 
     paths = StudyPaths(root.absolute())
     about = store.read_about(paths)
+    if (owner := paths.about.stat().st_uid) != os.geteuid():
+        hint = "`stackyard report` shows it; to repeat it, run its study.yaml: `stackyard bench study.yaml`"
+        raise InputError(f"{root} belongs to {account_name(owner)}, who alone can continue it", hint=hint)
     return Study(paths, load_study(paths.request), about, workspace, again)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, field, fields, replace
@@ -30,6 +31,7 @@ from stackyard.yard import formats
 from stackyard.yard.write import atomic
 
 FORMAT = 1
+_RUN = re.compile(r"runs/[A-Za-z0-9-]{1,40}")
 Record = TypeVar("Record")
 
 
@@ -161,9 +163,10 @@ def _about(values: dict[str, Any]) -> About:
 
 def _attempts(values: dict[str, Any]) -> tuple[Attempt, ...]:
     example = Attempt("", "", code=0, started=0.0, seconds=0.0)
-    return tuple(
-        _typed(Attempt(**{**each, "hosts": tuple(each.get("hosts", ()))}), example) for each in values["attempts"]
-    )
+    found = [_typed(Attempt(**{**each, "hosts": tuple(each.get("hosts", ()))}), example) for each in values["attempts"]]
+    if wrong := next((each.run for each in found if not _RUN.fullmatch(each.run)), None):
+        raise ValueError(f"not a run directory of this study: {wrong!r:.100}")
+    return tuple(found)
 
 
 _ABOUT = formats.Kind(FORMAT, _about, error=InputError)
