@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(os.geteuid() != 0 or not os.access("/dev/fuse", os.W_OK), reason="needs root, to mount FUSE"),
 ]
-NODES, MODULES, SERVER_US, FAR_US = 24, 12, 2000, 4000
+NODES, MODULES, SERVER_US, FAR_US = 24, 12, 10_000, 20_000
 LAST, FITTED = 24, (1, 4, 12)
 
 
@@ -60,7 +60,7 @@ def imports(bed: Path, *words: str | Path, expect: int = 0) -> Done:
                      STACKYARD_HOME=str(bed / "yard"))  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_model_fitted_to_fewer_predicts_more_on_a_late_file_system(bed: Path) -> None:
     forget = f"for node in {bed}/node-*; do [ ! -d $node ] || mount -i -o remount $node; done"
     sizes = ",".join(map(str, (*FITTED, LAST)))

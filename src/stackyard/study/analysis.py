@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
@@ -22,6 +22,9 @@ from stackyard.study.statistics.ratios import NO_VERDICT, Comparison, Pair, comp
 from stackyard.study.statistics.scaling import Scaling, scaling
 from stackyard.study.statistics.series import FEWEST, median
 from stackyard.study.store import About, PointRecord
+
+if TYPE_CHECKING:
+    from stackyard.study.references import Judgement
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,13 @@ class Results:
     versus: tuple[Versus, ...] = ()
     typed: Mapping[tuple[int, str], str] = field(default_factory=dict)
     """By size and variant, a command line of ``stackyard launch`` that starts such a run."""
+    judgements: tuple[Judgement, ...] = ()
+    """What became of the references."""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether all references are met."""
+        return all(each.is_met for each in self.judgements)
 
     @property
     def is_undecided(self) -> bool:

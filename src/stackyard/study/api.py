@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stackyard.study.control import run_here as run_study_here
     from stackyard.study.control import run_inside as run_study_inside
     from stackyard.study.control import run_jobs as run_study_jobs
+    from stackyard.study.crate import write_crate as write_crate
     from stackyard.study.execute import Study as Study
     from stackyard.study.imports.measure import ImportRequest as ImportRequest
     from stackyard.study.imports.measure import Storm as Storm
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from stackyard.study.imports.model import Fit as QueueFit
     from stackyard.study.metrics.model import measured_by as measured_by
     from stackyard.study.metrics.read import read_run as measure_run
+    from stackyard.study.reframe import reframe_test as reframe_test
     from stackyard.study.report.document import Prose as Prose
     from stackyard.study.report.document import ReportDocument as ReportDocument
     from stackyard.study.report.document import ReportTable as ReportTable

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from stackyard.core.errors import InputError
 from stackyard.inputs.reading.latemodel import Field, LateModel
 from stackyard.inputs.reading.words import OptionalPath, StagedPath, Variables
+from stackyard.inputs.sites.references import StudyReference
 from stackyard.launch.api.jobs import Intent
 from stackyard.study.arguments import SIZES, names_in, sized
 from stackyard.study.metrics.model import Metric
@@ -73,6 +74,7 @@ class StudyRequest(LateModel):
     most_repeats: int = Field(50, ge=1, le=10_000, description="With until_percent: the most runs of a size")
     seed: int = Field(0, ge=0, description="Of the drawn order; 0: drawn")
     measure: tuple[Metric, ...] = Field((), description="The metrics; empty: what the output is known to contain")
+    references: tuple[StudyReference, ...] = Field((), description="Medians that it has to reach: else exit status 3")
 
     def checked(self) -> None:
         """Raise ValueError if values contradict each other."""

@@ -53,6 +53,11 @@ class TwoStudies:
     unmatched: tuple[str, ...]
 
     @property
+    def is_met(self) -> bool:
+        """References are for one study."""
+        return True
+
+    @property
     def is_undecided(self) -> bool:
         """Whether a part of it has no verdict, in the first metric."""
         main = [each for each in self.matches if each.metric == self.matches[0].metric]

@@ -72,7 +72,7 @@ def begin(context: Context, request: StudyRequest, options: dict[str, Any]) -> N
         _show_plan(look, root)
     _confirm(context, look, agreed=options["yes"])
     study = create_study(look, root, workspace, context.command)
-    _carry_out(study, options)
+    _carry_out(context, study, options)
 
 
 def go_on(context: Context, root: Path, options: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ def go_on(context: Context, root: Path, options: dict[str, Any]) -> None:
         missing = [point.id for job in study.jobs for point in job.points if not study.is_settled(point)]
         show_json({"dry_run": True, "missing": missing}) if options["as_json"] else show_text("\n".join(missing))
         return
-    _carry_out(study, options)
+    _carry_out(context, study, options)
 
 
 def inside(context: Context, root: Path, job: str, *, again: bool) -> None:
@@ -104,7 +104,7 @@ def inside(context: Context, root: Path, job: str, *, again: bool) -> None:
         raise click.exceptions.Exit(ended.code)
 
 
-def _carry_out(study: Study, options: dict[str, Any]) -> None:
+def _carry_out(context: Context, study: Study, options: dict[str, Any]) -> None:
     from stackyard.cli.study.report import show_results
     from stackyard.study.api import run_study_here, run_study_jobs
 
@@ -121,7 +121,7 @@ def _carry_out(study: Study, options: dict[str, Any]) -> None:
         raise
     if not options["as_json"]:
         echo(f"used {study.node_hours:.3g} node-hours", err=True)
-    code = show_results(study.paths.root, as_json=options["as_json"])
+    code = show_results(context, study.paths.root, as_json=options["as_json"])
     if not study.is_all_settled:
         echo(f"  stackyard bench --continue {study.paths.root}    runs what is missing", err=True)
     elif not study.is_done:

@@ -10,19 +10,21 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice, show_table
+from stackyard.cli.study import exports
 from stackyard.cli.tables import show_line
 
 if TYPE_CHECKING:
     from stackyard.study.api import ReportDocument, ReportTable, Results, TwoStudies
 
 UNDECIDED = 3
-"""The exit status of a comparison of which a part has no verdict."""
+"""The exit status where a part of a comparison has no verdict, or a reference is not met."""
 
 
 @verb(
     ("the results of a study so far", "stackyard report studies/train"),
     ("a page to send and to print", "stackyard report studies/train -o report.html"),
     ("one figure for a paper", "stackyard report studies/train -o scaling.svg --figure speedup"),
+    ("a regression test for ReFrame", "stackyard report studies/train --reframe train_test.py"),
     ("this year against last year", "stackyard report studies/before studies/after"),
 )
 @click.argument("study", type=click.Path(path_type=Path))
@@ -38,19 +40,28 @@ UNDECIDED = 3
     "--figure", type=click.Choice(("efficiency", "speedup", "comparison", "runs")), help="The figure of a .svg or .pdf."
 )
 @click.option("--metric", metavar="NAME", help="The metric of that figure. Default: the first one.")
+@click.option(
+    "--reframe", type=click.Path(path_type=Path), metavar="FILE.py", help="Write the references as a ReFrame test."
+)
+@click.option("--crate", is_flag=True, help="Make the study's directory an RO-Crate: write its metadata there.")
+@click.option("--license", "licence", default="", metavar="URL", help="Of the data, in the crate.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(context: Context, /, study: Path, other: Path | None, output: Path | None, **options: Any) -> None:
     """Show what STUDY found: medians, scaling and comparisons with intervals, and what is missing; or compare two.
 
-    Statistics are exact and say what they hold for. The exit status is 3 if a comparison has no verdict.
+    Statistics are exact and say what they hold for. The exit status is 3 if a comparison has no verdict, or a reference
+    of the study or of the site is not met.
     """
     from stackyard.study.api import compare_studies, require_report_suffix, study_results, write_report
 
+    if options["reframe"] or options["crate"]:
+        exports.export(context, study, options)
+        return
     if output is not None:
         require_report_suffix(output)
     elif options["figure"] or options["metric"]:
         raise click.UsageError("--figure and --metric need -o FILE.svg or FILE.pdf")
-    found: Results | TwoStudies = study_results(study)
+    found: Results | TwoStudies = study_results(study, context.site().bench.references)
     if other is not None:
         found = compare_studies(study_results(study), study_results(other))
     if output is None:
@@ -59,17 +70,23 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
         write_report(found, output, options["figure"] or "", options["metric"] or "")
         if found.is_undecided:
             show_notice("a comparison has no verdict")
-    if found.is_undecided:
-        raise click.exceptions.Exit(UNDECIDED)
+        if not found.is_met:
+            show_notice("a reference is not met")
+    if code := _code(found):
+        raise click.exceptions.Exit(code)
 
 
-def show_results(root: Path, *, as_json: bool) -> int:
-    """Print the results of a study; returns the exit status: 3 for a comparison of which a part has no verdict."""
+def show_results(context: Context, root: Path, *, as_json: bool) -> int:
+    """Print the results of a study; returns 3 without a verdict, or for a reference that is not met."""
     from stackyard.study.api import study_results
 
-    found = study_results(root)
+    found = study_results(root, context.site().bench.references)
     _show(found, as_json=as_json)
-    return UNDECIDED if found.is_undecided else 0
+    return _code(found)
+
+
+def _code(found: Results | TwoStudies) -> int:
+    return UNDECIDED if found.is_undecided or not found.is_met else 0
 
 
 def _show(found: Results | TwoStudies, *, as_json: bool) -> None:

@@ -24,6 +24,7 @@ from stackyard.inputs.reading.words import (
     Variables,
     Word,
 )
+from stackyard.inputs.sites.references import StudyReference
 
 TORCH_BACKEND = r"cpu|xpu|cu\d{2,3}|rocm\d+(\.\d+)*"
 """The names of PyTorch's indexes, which are also the local parts of its versions."""
@@ -309,6 +310,9 @@ class BenchPolicy(LateModel):
 
     confirm_node_hours: float = Field(
         100, ge=0, description="`stackyard bench` asks before it submits jobs that may take more; 0: never"
+    )
+    references: tuple[StudyReference, ...] = Field(
+        (), description="Medians that studies have to reach on this machine: else exit status 3"
     )
 
 

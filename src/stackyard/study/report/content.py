@@ -34,6 +34,8 @@ def study_document(found: Results) -> ReportDocument:
     """The report of a study."""
     sections = [Section("Summary", (Prose(summary(found), is_list=True),), is_brief=True)]
     sections += [Section(title_of(metric), tuple(_metric(found, metric)), is_brief=True) for metric in found.metrics]
+    if found.judgements:
+        sections += [Section("References", (_references(found),), is_brief=True)]
     sections += [Section("What was measured", (_facts(found),))]
     if used := tuple(resources(found)):
         sections += [Section("Steps, memory and energy", used)]
@@ -81,6 +83,22 @@ def _sizes(found: Results, metric: MetricColumn) -> ReportTable:
     notes = f"{metric.better} is better" + "".join(f"; no speed-up: {said(each)}" for each in sorted(problems))
     return ReportTable(f"{title_of(metric)}: {notes}", tuple(columns), tuple(rows),
                  frozenset(columns) - {"variant", "left out", "which is"}, heads=2)  # fmt: skip
+
+
+def _references(found: Results) -> ReportTable:
+    """Each reference with the median, and whether it is met."""
+    rows = []
+    for each in found.judgements:
+        nodes, variant, reference = each.expected.nodes, each.expected.variant, each.expected.reference
+        value = [number(each.median.value), ends(each.median)] if each.median else ["", ""]
+        rows.append((
+            said(reference.metric, 80), f"{nodes:,}", said(variant, 80), f"{number(reference.value)} {each.limits}",
+            *value, said(each.problem) or "met",
+        ))  # fmt: skip
+    columns = ("metric", "nodes", "variant", "reference", "median", "from to", "which is")
+    met = sum(each.is_met for each in found.judgements)
+    caption = f"{met} of {counted(len(rows), 'reference')} met"
+    return ReportTable(caption, columns, tuple(rows), frozenset(columns[3:6]), heads=3)
 
 
 def _size(each: Series) -> list[str]:

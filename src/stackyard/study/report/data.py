@@ -49,6 +49,11 @@ def results_json(found: Results) -> dict[str, Any]:
         "series": [{**_of_series(each), "values": list(each.values)} for each in found.series],
         "comparisons": [{"nodes": each.nodes, "variant": each.variant, "metric": each.metric.name,
                          **_of_versus(each)} for each in found.versus],
+        "references": [{"metric": each.expected.reference.metric, "nodes": each.expected.nodes,
+                        "variant": each.expected.variant, "value": each.expected.reference.value,
+                        "low": each.expected.reference.low, "high": each.expected.reference.high,
+                        "met": each.is_met, "problem": each.problem, **_interval("median", each.median)}
+                       for each in found.judgements],
         "runs": [{**asdict(record.point), "state": record.state,
                   **(asdict(record.last) if record.last else {})} for record in found.records],
     }  # fmt: skip

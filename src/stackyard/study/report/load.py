@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
 from stackyard.host.files import at
+from stackyard.inputs.sites.references import StudyReference
 from stackyard.launch.api.runs import RunPaths, read_run
 from stackyard.study import store
 from stackyard.study.analysis import Results, analyse
+from stackyard.study.references import expected, judged
 from stackyard.study.request import load_study
 from stackyard.study.store import StudyPaths
 
 
-def study_results(root: Path) -> Results:
-    """The results of a study as far as it is.
+def study_results(root: Path, of_site: Iterable[StudyReference] = ()) -> Results:
+    """The results of a study as far as it is, against its own references and those of the site.
 
     Raises:
         InputError: the directory is not a study, or a file of it is damaged.
@@ -27,7 +29,8 @@ def study_results(root: Path) -> Results:
     request = load_study(paths.request)
     records = [store.read_point(paths, point) for job in store.read_jobs(paths) for point in job.points]
     found = analyse(paths.root.name, records, request, about)
-    return replace(found, typed=dict(_typed(paths, found)))
+    judgements = judged(found.series, expected(request, of_site))
+    return replace(found, typed=dict(_typed(paths, found)), judgements=judgements)
 
 
 def _typed(paths: StudyPaths, found: Results) -> Iterator[tuple[tuple[int, str], str]]:
