@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from stackyard.study.analysis import Results, Series
 from stackyard.study.report.load import study_results
 from stackyard.study.schedule import Point
 from stackyard.study.statistics import ratios, scaling, series
+from stackyard.study.statistics.unpaired import compare_unpaired, runs_needed
 from stackyard.study.twostudies import compare_studies
 from study.handmade import RATE, Value, make_study, noisy
 
@@ -177,3 +179,25 @@ def test_variants_are_matched_by_name_or_because_there_is_one(tmp_path: Path) ->
     renamed = found(tmp_path, noisy(), "renamed", variants=("only",))
     assert {each.variants for each in compare_studies(single, renamed).matches} == {("job", "only")}
     assert not compare_studies(pair, single).matches and compare_studies(pair, single).is_undecided
+
+
+@pytest.mark.parametrize(("n", "m"), [(4, 4), (4, 5), (5, 5), (3, 6)])
+def test_equal_series_are_called_different_in_at_most_five_percent_of_all_cases(n: int, m: int) -> None:
+    cases = list(combinations(range(n + m), n))
+    different = 0
+    for first in cases:
+        both = [2.0**rank for rank in first], [2.0**rank for rank in range(n + m) if rank not in first]
+        found = compare_unpaired({"": both})[""]
+        different += found.verdict == ratios.DIFFERENT
+        assert (found.verdict == ratios.DIFFERENT) == (not found.ratio.is_range and not found.ratio.holds(1))
+    assert 0 < different / len(cases) <= 0.05
+
+
+def test_unpaired_comparisons_need_more_runs_the_more_there_are() -> None:
+    assert [runs_needed(count) for count in (1, 2, 6, 7, 23, 24)] == [4, 5, 5, 6, 6, 7]
+    apart = ([1.0, 1.1, 1.2, 1.3], [2.0, 2.1, 2.2, 2.3])
+    assert compare_unpaired({"a": apart})["a"].verdict == ratios.DIFFERENT
+    two = compare_unpaired({"a": apart, "b": apart})["a"]
+    assert two.verdict == ratios.NO_VERDICT and two.text == "4 allocations; no verdict: 2 comparisons need 5"
+    ties = compare_unpaired({"a": ([1.0] * 6, [1.0] * 6)})["a"]
+    assert ties.verdict == ratios.NOT_SHOWN and ties.p == 1

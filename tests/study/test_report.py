@@ -237,7 +237,7 @@ def test_a_record_with_a_wrong_value_is_damaged(tmp_path: Path, change: dict[str
 
 def test_a_study_of_the_first_format_is_read(data: Path) -> None:
     found = study_results(data / "formats/study-1")
-    assert [each.values for each in found.series] == [(101.0, 102.0), (106.0, 107.0), (202.0, 201.0), (211.0,)]
+    assert [each.values for each in found.series] == [(101.0, 102.0), (106.0, 107.0), (201.0, 202.0), (211.0,)]
     assert "rank 1 on n2: exited with status 1" in html_text(study_document(found))
 
 
