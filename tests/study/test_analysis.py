@@ -54,8 +54,8 @@ def test_warm_up_runs_are_in_no_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [
-    {"how": "here"}, {"pack": True}, {"variants": TWO}, {"place": lambda point: "77"},
-    {"place": lambda point: str(point.allocation // 2)},
+    {"how": "here"}, {"how": "here", "place": lambda point: point.id}, {"pack": True}, {"variants": TWO},
+    {"place": lambda point: "77"}, {"place": lambda point: str(point.allocation // 2)},
 ])  # fmt: skip
 def test_runs_that_share_an_allocation_have_a_range_and_never_an_interval(tmp_path: Path, asked: Any) -> None:
     results = found(tmp_path, noisy(), **asked)

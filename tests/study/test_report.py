@@ -134,7 +134,8 @@ def test_a_page_needs_nothing_else_and_can_be_read_aloud(tmp_path: Path) -> None
     assert all(head.get("scope") in ("col", "row") for head in page.of("th"))
     assert len(page.of("caption")) == len(page.of("table")) and len(page.of("figcaption")) == len(page.of("svg")) == 4
     assert "stackyard launch --again" in text and "runs/2026-11-21-" in text and "CUDA out of memory" in text
-    assert "sha256:4f1d0c" in text and "srun -N 2 -n 8" in text
+    assert "sha256:4f1d0c" in text
+    assert text.count("--export=ALL RUN/rank.sh</code>") == 4  # said once for each size and variant
 
 
 def contrast(one: str, other: str) -> float:
@@ -314,3 +315,14 @@ def test_numbers_have_four_digits_and_no_exponent(value: float, text: str) -> No
 @pytest.mark.parametrize(("share", "text"), [(0.0423, "4.2 %"), (0.12, "12 %"), (1.204, "120 %"), (0.0004, "0.040 %")])
 def test_percentages_have_two_digits(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+def test_json_has_null_where_a_record_has_no_number(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "s", noisy(), variants=TWO)
+    point = study / "points/n0001-image-a01-r01.json"
+    value = json.loads(point.read_text())
+    value["attempts"][0]["measured"]["memory"] = {"peak_bytes": float("nan")}
+    point.write_text(json.dumps(value))
+    runs = {run["id"]: run for run in json.loads(written(study, ".json"))["runs"]}
+    assert runs["n0001-image-a01-r01"]["measured"]["memory"] == {"peak_bytes": None}
+    assert written(study, ".html")

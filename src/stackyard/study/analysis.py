@@ -6,6 +6,7 @@ a range and no interval. Warm-up runs are in no number here.
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -228,9 +229,9 @@ def _series(found: Results, nodes: int, variant: str, metric: MetricColumn) -> S
     valued = [(record, value) for record in own if (value := found.value(record, metric)) is not None]
     values, places = tuple(value for _, value in valued), {_place(record) for record, _ in valued}
     is_alone = found.about.how == "jobs" and len(places) == len(values)
-    estimate = median(values) if values else None
-    if estimate and not is_alone:
-        estimate = Interval(estimate.value, min(values), max(values), len(values))
+    estimate = median(values) if values and is_alone else None
+    if values and not is_alone:
+        estimate = Interval(statistics.median(values), min(values), max(values), len(values))
     left_out = Counter("no-value" if r.state == "done" else r.state for r in own if found.value(r, metric) is None)
     ranks = tuple(sorted({record.last.ranks for record in own if record.last and record.last.ranks}))
     return Series(nodes, variant, metric, ranks, values, left_out, len(places), is_alone, estimate)
@@ -249,9 +250,9 @@ def _with_scaling(each: Series, base: Series, kind: str) -> Series:
 
     try:
         if each is base and each.median:
-            middle, spread = (each.median.value,), (each.median.low, each.median.high)
-            ends = [against(middle, [end]) for end in spread]
-            return replace(each, scaling=_ranged(against(middle, middle), ends, each.median.confidence))
+            own = (each.median.value,)
+            ends = [against(own, [end]) for end in (each.median.low, each.median.high)]
+            return replace(each, scaling=_ranged(against(own, own), ends, each.median.confidence))
         found = against(base.values, each.values)
         if not (each.is_alone and base.is_alone):
             extremes = [against([one], [other]) for one in _ends(base.values) for other in _ends(each.values)]
@@ -265,7 +266,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     return min(values), max(values)
 
 
-def _ranged(middle: Scaling, ends: Sequence[Scaling], confidence: float) -> Scaling:
+def _ranged(found: Scaling, ends: Sequence[Scaling], confidence: float) -> Scaling:
     """A scaling whose ends are those of others."""
 
     def widened(own: Interval, others: Sequence[Interval]) -> Interval:
@@ -273,8 +274,8 @@ def _ranged(middle: Scaling, ends: Sequence[Scaling], confidence: float) -> Scal
         return Interval(own.value, min(values), max(values), own.n, confidence)
 
     efficiency = [end.efficiency for end in ends if end.efficiency]
-    return replace(middle, speedup=widened(middle.speedup, [end.speedup for end in ends]),
-                   efficiency=widened(middle.efficiency, efficiency) if middle.efficiency else None)  # fmt: skip
+    return replace(found, speedup=widened(found.speedup, [end.speedup for end in ends]),
+                   efficiency=widened(found.efficiency, efficiency) if found.efficiency else None)  # fmt: skip
 
 
 def _compared(found: Results, metric: MetricColumn) -> list[Versus]:

@@ -27,7 +27,9 @@ from stackyard.study.report.words import (
 
 SHOWN = 12
 """Sentences of a summary; the tables have all."""
-NO_VERDICT_YET = "No run has a value yet."
+MOST_ROWS = 2_000
+"""Runs in a report; table.csv has all."""
+NOTHING_YET = "No run has a value yet."
 
 
 def study_document(found: Results) -> ReportDocument:
@@ -61,7 +63,7 @@ def summary(found: Results) -> tuple[str, ...]:
     if shared and all(each.places == 1 for each in shared):
         findings.append("The runs of each size shared an allocation: ranges hold for these nodes, this hour")
     findings.append(counts(found))
-    return (*(() if found.metrics else (NO_VERDICT_YET,)), *findings, *(said(each) for each in found.about.remarks))
+    return (*(() if found.metrics else (NOTHING_YET,)), *findings, *(said(each) for each in found.about.remarks))
 
 
 def _metric(found: Results, metric: MetricColumn) -> Iterator[Prose | ReportTable]:
@@ -155,13 +157,14 @@ def _facts(found: Results) -> ReportTable:
 
 def _failed(found: Results) -> Iterator[ReportTable | Prose]:
     """The runs without a value, with the reason of each."""
-    rows = tuple((said(r.point.id, 120), said(r.state, 40), said(r.last.message or "no reason recorded"),
-                  said(r.last.run)) for r in found.records if r.last and r.state != "done")  # fmt: skip
+    ended = [(record, record.last) for record in found.records if record.last and record.state != "running"]
+    rows = tuple((said(record.point.id, 120), said(record.state, 40), said(last.message or "no reason recorded"),
+                  said(last.run)) for record, last in ended if record.state != "done")  # fmt: skip
     if rows:
         yield ReportTable("Runs that are not done", ("run", "state", "why", "run directory"), rows)
-    missing = sum(record.last is None and not record.point.warmup for record in found.records)
-    if missing:
-        yield Prose((f"{counted(missing, 'run')} not started yet.",))
+    for state, words in (("running", "running now"), ("missing", "not started yet")):
+        if count := sum(record.state == state for record in found.counted):
+            yield Prose((f"{counted(count, 'run')} {words}.",))
 
 
 def _commands(found: Results) -> Iterator[Commands | Prose]:
@@ -178,7 +181,7 @@ def _runs(found: Results) -> ReportTable:
     metrics = tuple(map(title_of, found.metrics))
     columns = ("run", "ranks", "order", *metrics, "seconds", "state", "hosts", "run directory")
     rows = []
-    for record in found.records:
+    for record in found.records[:MOST_ROWS]:
         last = record.last
         values = (found.value(record, metric) for metric in found.metrics)
         rows.append((
@@ -187,5 +190,7 @@ def _runs(found: Results) -> ReportTable:
             f"{said(record.state, 40)}{', warm-up' if record.point.warmup else ''}",
             said(hostlist.compress(last.hosts)) if last else "", said(last.run) if last else "",
         ))  # fmt: skip
-    caption = "All runs: n is the number of nodes, a the allocation, r the repeat, w a warm-up that does not count"
+    some = f"The first {MOST_ROWS:,} of {len(found.records):,} runs, all of which are in table.csv"
+    caption = some if len(found.records) > MOST_ROWS else "All runs"
+    caption += ": n is the number of nodes, a the allocation, r the repeat, w a warm-up that does not count"
     return ReportTable(caption, columns, tuple(rows), frozenset({"ranks", "order", *metrics, "seconds"}))

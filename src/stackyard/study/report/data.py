@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -55,7 +56,7 @@ def results_json(found: Results) -> dict[str, Any]:
                         "met": each.is_met, "problem": each.problem, **_interval("median", each.median)}
                        for each in found.judgements],
         "runs": [{**asdict(record.point), "state": record.state,
-                  **(asdict(record.last) if record.last else {})} for record in found.records],
+                  **(_plain(asdict(record.last)) if record.last else {})} for record in found.records],
     }  # fmt: skip
 
 
@@ -71,7 +72,16 @@ def two_json(both: TwoStudies) -> dict[str, Any]:
 
 def json_text(value: dict[str, Any]) -> str:
     """JSON for a file."""
-    return json.dumps(value, indent=1, ensure_ascii=True) + "\n"
+    return json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON has: NaN and infinity, which a record of another account may have, are null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _of_series(each: Series) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from stackyard.study.statistics.ratios import DIFFERENT, Comparison
 
 LEFT, RIGHT, HEIGHT, ROW = 58.0, WIDTH - 16.0, 220.0, 36
 BARS = "Solid bars with ends are 95 % intervals, dashed bars the range of the runs."
+MOST_DOTS = 400
+"""Runs of one size and variant that are drawn; of more, every second, every third ..."""
 Curves = Mapping[str, Sequence[tuple[int, Interval]]]
 Place = Callable[[float], float]
 Marks = list[tuple[float, str]]
@@ -202,7 +204,8 @@ def _dots(found: Results, each: Series) -> Iterator[tuple[float, float, str, boo
     """Of each run of one size and variant: its place from 0 to 1, its value, its name, and whether it is a warm-up."""
     runs = [record for record in found.records if (record.point.nodes, record.point.variant) == each.key]
     valued = [(record, value) for record in runs if (value := found.value(record, each.metric)) is not None]
-    for at, (record, value) in enumerate(valued, 1):
+    step = -(-len(valued) // MOST_DOTS)
+    for at, (record, value) in list(enumerate(valued, 1))[:: step or 1]:
         warm = ", warm-up" if record.point.warmup else ""
         yield at / (len(valued) + 1), value, said(f"{record.point.id}: {number(value)}{warm}", 120), bool(warm)
 

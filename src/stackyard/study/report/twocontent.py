@@ -21,7 +21,8 @@ METHODS = (
 def two_document(both: TwoStudies) -> ReportDocument:
     """The report of two studies."""
     names = [said(study.name, 80) for study in (both.first, both.second)]
-    names = names if names[0] != names[1] else [f"{names[0]} (A)", f"{names[1]} (B)"]
+    if len({*names, "what"}) < 3:
+        names = [f"{names[0]} (A)", f"{names[1]} (B)"]
     sentences = [verdict(m.comparison, names[1], names[0], m.metric, _where(m.nodes, m.variants)) for m in both.matches]
     sentences += [said(each) for each in both.unmatched]
     sentences += [f"{name}: {counts(study)}" for name, study in zip(names, (both.first, both.second), strict=True)]
