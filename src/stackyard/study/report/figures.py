@@ -14,7 +14,7 @@ from stackyard.study.report.words import better, ends, factor_title, nodes, numb
 from stackyard.study.statistics.exact import Interval
 from stackyard.study.statistics.ratios import DIFFERENT, Comparison
 
-LEFT, RIGHT, HEIGHT, ROW = 58.0, WIDTH - 16.0, 220.0, 36
+LEFT, RIGHT, HEIGHT, ROW = 68.0, WIDTH - 16.0, 220.0, 36
 BARS = "Solid bars with ends are 95 % intervals, dashed bars the range of the runs."
 MOST_DOTS = 400
 """Runs of one size and variant that are drawn; of more, every second, every third ..."""
@@ -84,7 +84,7 @@ def factor_figure(factors: Sequence[Factor], metric: MetricColumn, first: str) -
         drawing.mark((x(ratio.value), y), 0, hollow=each.comparison.verdict != DIFFERENT, tip=each.told)
     drawing.text((14, bottom + 36), f"← {first} is {better(metric)}", faint=True)
     drawing.text((RIGHT, bottom + 36), f"{better(metric)} than {first} →", anchor="end", faint=True)
-    caption = f"{title}. {BARS} A filled mark: different, by all comparisons together; a hollow one: not shown."
+    caption = f"{title}. {BARS} A filled mark: different, by all comparisons together; a hollow one: any other verdict."
     told = "; ".join(each.told for each in factors)
     return _figure("comparison", metric, title, caption, told, (drawing, bottom + 48))
 

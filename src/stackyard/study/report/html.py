@@ -29,7 +29,7 @@ th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem .3rem 0; tex
 th { font-weight: 600 } .n { text-align: right } .w { white-space: normal; overflow-wrap: anywhere; min-width: 12rem }
 pre { background: var(--soft); padding: .7rem; margin: .4rem 0; overflow-x: auto; font-size: .8125rem }
 @media print { html { font-size: 9pt } nav { display: none } body { max-width: none; padding: 0 }
-  h2, h3 { break-after: avoid } figure, tr, pre { break-inside: avoid } .scroll { overflow: visible }
+  h2, h3, caption, thead { break-after: avoid } figure, tr, pre { break-inside: avoid } .scroll { overflow: visible }
   pre { white-space: pre-wrap; overflow-wrap: anywhere } table { font-size: 7pt } th, td { white-space: normal }
   td:last-child { overflow-wrap: anywhere } .w { min-width: 0 }
   .figures { grid-template-columns: 1fr 1fr } @page { margin: 1.5cm } }
