@@ -75,6 +75,8 @@ def test_variants_of_a_command_line() -> None:
     }  # fmt: skip
     with pytest.raises(InputError, match="two variants are called a"):
         compared(["a", "a"])
+    with pytest.raises(InputError, match="image=: nothing is named"):
+        compared(["image="])
     assert varied(["batch=64,128"], ["t.py"]) == ({"batch": ("64", "128")}, ("t.py", "--batch", "{batch}"))
     assert varied(["lr=1,2"], ["t.py", "-l{lr}"])[1] == ("t.py", "-l{lr}")
     for wrong in ("batch", "batch=64,64", "batch=,", "nodes=1,2", "a-b=1,2"):

@@ -164,6 +164,10 @@ def compared(items: Sequence[str]) -> dict[str, Variant]:
         name, equals, what = item.partition("=")
         name, what = (name, what) if equals else ("", item)
         kind, variant = _what(what)
+        if not what:
+            raise InputError(
+                f"--compare {item}: nothing is named", hint="write NAME=REV, NAME=IMAGE, or NAME=plain:DIRECTORY"
+            )
         name = name or _safe(kind).lstrip("-._")
         if name in found:
             raise InputError(f"--compare: two variants are called {name}", hint="name them: --compare a=REV,b=REV")

@@ -32,7 +32,7 @@ from stackyard.study.api import ImportRequest, compared_variants, import_launche
               help="Seconds before each measurement, in which nodes forget names.")  # fmt: skip
 @click.option("--cold", default="", metavar="COMMAND", help="Runs on each node before each measurement.")
 @click.option("--predict-ranks-per-node", "predicted", type=click.IntRange(1), metavar="N",
-              help="In predictions. Default: that of a launch without options.")  # fmt: skip
+              help="In predictions. Default: the most that are measured.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print the measurements; start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements and predictions as JSON.")
 def command(context: Context, /, what: tuple[str, ...], **options: Any) -> None:

@@ -67,7 +67,7 @@ def _unloaded(storm: Storm) -> list[str]:
     waited = sum(storm.cores.are_busy(point) for point in storm.points)
     if waited:
         found.append(f"ranks waited for cores in {waited} of {counted(len(storm.points), 'size')}: those are left out")
-    if storm.is_warm:
+    if storm.is_warm and storm.shared_names:
         found.append("nodes kept names between the measurements: --pause S or --cold COMMAND makes them forget")
     return found
 

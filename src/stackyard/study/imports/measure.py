@@ -44,7 +44,7 @@ class ImportRequest:
         repeat: how often; the median counts.
         pause_s: seconds before each measurement, in which nodes forget names.
         cold: a shell command for each node before each measurement, which makes it forget names.
-        ranks_per_node: in predictions; 0: that of a launch without options.
+        ranks_per_node: in predictions; 0: the most that are measured.
     """
 
     variants: dict[str, Variant]
@@ -157,7 +157,8 @@ def _storm(
     points = tuple(sorted(runs, key=lambda point: point.seconds)[len(runs) // 2] for runs in measured)
     cores = Cores(one["cpu_s"], bench.cores)
     fit = fitted(points, cores)
-    predicted = tuple(predictions(fit, cores, bench.per_node)) if fit else ()
+    per_node = bench.ranks_per_node or max(point.per_node for point in points)
+    predicted = tuple(predictions(fit, cores, per_node)) if fit else ()
     return Storm(bench.name, bench.identity, one, first_s, again_s, points, cores, fit, predicted)
 
 
@@ -179,23 +180,23 @@ class _Bench:
 
     def __init__(self, request: ImportRequest, name: str, variant: Variant, workspace: Workspace) -> None:
         self.name, self._request, self._variant = name, request, variant
+        self.ranks_per_node = request.ranks_per_node
         self._workspace, self._modules = workspace, ",".join(request.modules)
         self._code = Path(probe.__file__).read_text(encoding="utf-8")
-        job = self._job(1, request.ranks_per_node or None, ("python", "-c", "0"))
+        job = self._job(1, 1, ("python", "-c", "0"))
         allocation = job.context.allocation
         if allocation is None and job.context.scheduler != "none":
             raise InputError("no allocation: imports are measured on nodes that you have",
                              hint="e.g. salloc -N 4 stackyard bench imports ...")  # fmt: skip
         self.most_nodes = len(allocation.hosts) if allocation else 1
         self.identity = variants.identity(job, variant)
-        layout = job.plan().layout
-        self.cores, self.per_node = layout.node.cores, request.ranks_per_node or layout.ranks
+        self.cores = job.plan().layout.node.cores
 
-    def _job(self, nodes: int, per_node: int | None, program: tuple[str, ...]) -> Job:
+    def _job(self, nodes: int, per_node: int, program: tuple[str, ...]) -> Job:
         study = StudyRequest(job=Intent(program=program, backend="any"), variants={self.name: self._variant})
         intent = variants.intent_of(study, self.name, nodes, self._workspace.environ)
         shape = {"ranks_per_node": per_node, "cores_per_rank": 1, "gpus_per_rank": 0, "oversubscribe": True}
-        changed = intent.model_copy(update={**shape, "logs": "all"} if per_node else {})
+        changed = intent.model_copy(update={**shape, "logs": "all"})
         return jobs.launch_job(variants.workspace_of(self._workspace, self._variant, self._workspace.runs), changed)
 
     def forget(self, nodes: int) -> None:
