@@ -29,6 +29,7 @@ BENCHMARKS = {
     "sharing": "a second variant that shares most packages",
     "starting_ranks": "eight ranks on four nodes",
     "studies": "a study of six runs, and a loop of sbatch",
+    "reports": "a report of a study of 500 runs",
     "many_nodes": "the hub with 10,000 simulated agents",
     "staging": "files on 64 nodes, by the agents and without",
     "stalled": "a job whose run directory hangs for a minute",
