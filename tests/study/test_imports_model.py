@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from stackyard.study.imports.measure import result_of
 from stackyard.study.imports.model import NODES, RANKS, Cores, Fit, Point, fitted, predictions, queue
 from stackyard.study.imports.probe import mounts, names_of, with_parents
 
@@ -106,6 +107,12 @@ def test_names_are_read_from_what_strace_prints() -> None:
     assert with_parents(names) == {
         "/home", "/home/lib", "/home/lib/a.py", "/opt", "/opt/x", "/opt/y", "/bin", "/bin/true"
     }  # fmt: skip
+
+
+def test_a_result_is_found_between_what_else_was_printed() -> None:
+    assert result_of('welcome\nstackyard-imports {"seconds": 1.5}\nbye\n') == {"seconds": 1.5}
+    for text in ("", "welcome", "stackyard-imports ", 'stackyard-imports {"seco', "stackyard-imports 3\n"):
+        assert result_of(text) == {}
 
 
 def test_the_last_mount_of_a_place_counts() -> None:

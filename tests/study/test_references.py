@@ -127,6 +127,9 @@ def test_reframe_lists_dry_runs_and_runs_it(tmp_path: Path) -> None:
     site.write_text("name: here\nscheduler: {kind: none}\n")
     own = {"STACKYARD_SITE": str(site), "STACKYARD_HOME": str(tmp_path / "yard"), "SPEED": "100"}
     stackyard("bench", tmp_path / "study.yaml", "-o", tmp_path / "speed", cwd=tmp_path, **own)
+    worse = stackyard("bench", tmp_path / "study.yaml", "-o", tmp_path / "worse", cwd=tmp_path, expect=3,
+                      **{**own, "SPEED": "90"})  # fmt: skip
+    assert "0 of 1 reference met" in worse.out and "below 95" in worse.out
     stackyard("report", tmp_path / "speed", "--reframe", tmp_path / "speed_test.py", **own)
 
     def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -175,6 +175,15 @@ def _doubled(most: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*powers, most]))
 
 
+def result_of(text: str) -> dict[str, Any]:
+    """The result in the output of a rank; empty without one."""
+    try:
+        found = json.loads(text.rpartition(probe.MARK)[2].splitlines()[0]) if probe.MARK in text else {}
+    except (ValueError, IndexError):  # another thread of the program has written into the line
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 class _Bench:
     """The launches of one variant."""
 
@@ -214,7 +223,7 @@ class _Bench:
         paths = self._ended(self.planned(nodes, per_node, how))
         logs = [runs.rank_log(paths, rank) for rank in range(nodes * per_node)]
         texts = [log.read_text(encoding="utf-8", errors="replace") for log in logs if log.exists()]
-        found = [json.loads(text.rpartition(probe.MARK)[2].splitlines()[0]) for text in texts if probe.MARK in text]
+        found = [result for text in texts if (result := result_of(text))]
         if len(found) < nodes * per_node:
             raise StackyardError(f"{len(found)} of {nodes * per_node} ranks have printed a result",
                                  hint=f"their logs are in {paths.root}")  # fmt: skip
