@@ -117,6 +117,9 @@ class Bed:
         run = ("--site", self.site, "--yard", self.yard.root, *words)
         stackyard(*run, cwd=self.place, HOME=str(self.place))
         next((self.place / "runs").iterdir()).rename(self.place / "runs" / RUN)
+        measured = ("--repeat", "1", "--measure", "n=(.)", "-o", self.place / "study", "--", "/bin/echo", "1")
+        run = ("--site", self.site, "--yard", self.yard.root, "bench", "-r", "1", "-c", "1", *measured)
+        stackyard(*run, cwd=self.place, HOME=str(self.place))
         self._build("push", "tool/3.0", f"oci:{self.place}/layout:real")
         for name in ("uses", "children", "usage"):
             (self.yard.root / name).mkdir(exist_ok=True)
@@ -167,6 +170,7 @@ class Bed:
         for name in ("own", "tmp", "jupyter/kernels", "prefix/conda-meta", "prefix/bin", "home"):
             (self.beside / name).mkdir(parents=True)
         shutil.copytree(self.place / "layout", self.beside / "layout")
+        shutil.copytree(self.place / "study", self.beside / "study")
         shutil.copyfile(self.stack_file, self.beside / "stack.yaml")
         (self.beside / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 1\n#SBATCH -t 10\nsrun true\n")
         (self.beside / "job.yaml").write_text("format: 1\nprogram: [/bin/true]\n")

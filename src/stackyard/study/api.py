@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from stackyard.study.begin import default_root as default_root
     from stackyard.study.begin import opened as open_study
     from stackyard.study.begin import outlook as study_outlook
-    from stackyard.study.collectives.report import CollectivesResult as CollectivesResult
     from stackyard.study.collectives.report import collectives_result as collectives_result
     from stackyard.study.collectives.request import collectives_request as collectives_request
     from stackyard.study.control import Watcher as StudyWatcher

@@ -12,6 +12,7 @@ from stackyard.host.run.command import which
 from stackyard.launch.api.jobs import Intent, Job, Workspace, with_variables
 from stackyard.study.arguments import filled
 from stackyard.study.request import StudyRequest, Variant
+from stackyard.yard.kinds.payload import Prefix
 
 
 def intent_of(request: StudyRequest, name: str, nodes: int, environ: Mapping[str, str], ranks: int = 0) -> Intent:
@@ -41,13 +42,14 @@ def _plain(variant: Variant, environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that activate an environment which Stackyard did not make."""
     if not variant.plain:
         return {}
-    prefix = Path(variant.plain)
-    if not (prefix / "bin" / "python").exists():
+    prefix = Prefix(Path(variant.plain))
+    if not prefix.python.exists():
         raise InputError(
             f"{prefix} has no bin/python", hint="plain: names the directory of a virtual or conda environment"
         )
-    kind = "CONDA_PREFIX" if (prefix / "conda-meta").is_dir() else "VIRTUAL_ENV"
-    return {"PATH": f"{prefix / 'bin'}:{environ.get('PATH', '/usr/bin:/bin')}", kind: str(prefix)}
+    kind = "CONDA_PREFIX" if (prefix.root / "conda-meta").is_dir() else "VIRTUAL_ENV"
+    programs = ":".join(map(str, prefix.program_directories[:1]))
+    return {"PATH": f"{programs}:{environ.get('PATH', '/usr/bin:/bin')}", kind: str(prefix.root)}
 
 
 def identity(job: Job, variant: Variant) -> dict[str, str]:

@@ -61,7 +61,7 @@ class ImportRequest:
     def all_variants(self) -> dict[str, Variant]:
         """The variants, with the staged ones."""
         named = self.variants or {"python": Variant()}
-        images = {name: variant for name, variant in named.items() if variant.container and self.staged}
+        images = {name: each for name, each in named.items() if each.container and self.staged}
         copies = {name: variant.model_copy(update={"stage": ("stack",)}) for name, variant in images.items()}
         return named | {f"{name}-staged": variant for name, variant in copies.items()}
 
