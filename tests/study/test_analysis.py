@@ -201,3 +201,10 @@ def test_unpaired_comparisons_need_more_runs_the_more_there_are() -> None:
     assert two.verdict == ratios.NO_VERDICT and two.text == "4 allocations; no verdict: 2 comparisons need 5"
     ties = compare_unpaired({"a": ([1.0] * 6, [1.0] * 6)})["a"]
     assert ties.verdict == ratios.NOT_SHOWN and ties.p == 1
+
+
+def test_more_runs_than_can_be_counted_have_a_range(tmp_path: Path) -> None:
+    speed = noisy()
+    many = [found(tmp_path, speed, name, nodes=(1,), repeat=160, warmup_runs=0) for name in ("before", "after")]
+    (match,) = compare_studies(*many).matches
+    assert match.comparison.ratio.is_range and match.comparison.text == "range of 160 runs; no verdict"

@@ -19,7 +19,7 @@ from stackyard.study.report import files
 from stackyard.study.report.content import study_document
 from stackyard.study.report.html import html_text
 from stackyard.study.report.load import study_results
-from stackyard.study.report.svg import BACK, COLOURS
+from stackyard.study.report.svg import BACK, COLOURS, Drawing, dash_of
 from stackyard.study.report.words import number, percent
 from stackyard.study.schedule import Point
 from study.handmade import RATE, make_study, noisy
@@ -326,3 +326,12 @@ def test_json_has_null_where_a_record_has_no_number(tmp_path: Path) -> None:
     runs = {run["id"]: run for run in json.loads(written(study, ".json"))["runs"]}
     assert runs["n0001-image-a01-r01"]["measured"]["memory"] == {"peak_bytes": None}
     assert written(study, ".html")
+
+
+def test_32_variants_are_told_apart_by_colour_shape_and_dashes() -> None:
+    drawings = []
+    for index in range(32):
+        drawing = Drawing()
+        drawing.mark((0, 0), index)
+        drawings.append((drawing.rendered("x", "", "", 1), index % len(COLOURS), dash_of(index)))
+    assert len({text for text, _, _ in drawings}) == len({(colour, dash) for _, colour, dash in drawings}) == 32

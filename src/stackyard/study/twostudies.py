@@ -10,6 +10,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.study.analysis import MetricColumn, Results, Series
 from stackyard.study.request import as_mapping
+from stackyard.study.statistics.exact import MOST_RUNS, Interval
 from stackyard.study.statistics.ratios import NO_VERDICT, Comparison
 from stackyard.study.statistics.scaling import ratio
 from stackyard.study.statistics.unpaired import compare_unpaired
@@ -92,7 +93,8 @@ def _matches(both: list[tuple[Series, Series]]) -> tuple[list[Match], list[str]]
         positive = {key: pair for key, pair in pairs.items() if min(*pair[0].values, *pair[1].values) > 0}
         problems += [f"no ratio of {metric.name} for {key}: a value is not above 0" for key in pairs.keys() - positive]
         values = {key: _turned(*pair) for key, pair in positive.items()}
-        alone = {key: each for key, each in values.items() if all(series.is_alone for series in pairs[key])}
+        alone = {key: each for key, each in values.items()
+                 if all(series.is_alone for series in pairs[key]) and sum(map(len, each)) <= MOST_RUNS}  # fmt: skip
         verdicts = compare_unpaired(alone)
         for key, (one, other) in positive.items():
             comparison = verdicts.get(key) or _range(*values[key])
@@ -116,8 +118,6 @@ def _range(first: Values, second: Values) -> Comparison:
         value = ratio(first, second).value
     except InputError:  # too many to count
         value = ends[0]
-    from stackyard.study.statistics.exact import Interval
-
     return Comparison(Interval(value, min(ends), max(ends), min(len(first), len(second))), 1, NO_VERDICT, unit="run")
 
 

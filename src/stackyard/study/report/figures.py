@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from stackyard.core.late import dataclass
 from stackyard.study.analysis import MetricColumn, Results, Series
 from stackyard.study.report.document import Figure, said
-from stackyard.study.report.svg import COLOURS, DASHES, WIDTH, Drawing, ticks
+from stackyard.study.report.svg import COLOURS, WIDTH, Drawing, dash_of, ticks
 from stackyard.study.report.words import better, ends, factor_title, nodes, number, title_of
 from stackyard.study.statistics.exact import Interval
 from stackyard.study.statistics.ratios import DIFFERENT, Comparison
@@ -161,7 +161,7 @@ def _curves(drawing: Drawing, curves: Curves, x: Place, y: Place) -> None:
     for index, (variant, curve) in enumerate(curves.items()):
         shift, style = 7 * (index - (len(curves) - 1) / 2), f"c{index % len(COLOURS)}"
         points = [(x(size) + shift, y(interval.value)) for size, interval in curve]
-        drawing.line(points, style, width=2, dash=DASHES[index % len(DASHES)])
+        drawing.line(points, style, width=2, dash=dash_of(index))
         for at, (size, interval) in zip(points, curve, strict=True):
             drawing.interval((at[0], y(interval.low)), (at[0], y(interval.high)), style, is_range=interval.is_range)
             tip = f"{said(variant, 60)}, {nodes(size)}: {number(interval.value)} ({ends(interval)})"

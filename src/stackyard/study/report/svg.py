@@ -48,7 +48,7 @@ class Drawing:
         fill = BACK if hollow else _colour(style)
         look = f'class="{style}{" h" if hollow else ""}" stroke="{_colour(style)}" fill="{fill}"'
         title = f"<title>{escape(tip)}</title>" if tip else ""
-        self._parts.append(f'<path d="{_shape(SHAPES[number % len(SHAPES)], at, size)}" {look}>{title}</path>')
+        self._parts.append(f'<path d="{_shape(_turned(SHAPES, number), at, size)}" {look}>{title}</path>')
 
     def interval(self, low: Point, high: Point, style: str, *, is_range: bool) -> None:
         """A bar between two points: solid with ends for an interval, dashed without for a range."""
@@ -62,7 +62,7 @@ class Drawing:
         self.text((14, 16), title, bold=True)
         for number, name in enumerate(names):
             y, is_mark = 38.0 + 18 * number, number < len(names) - lines
-            dash = DASHES[number % len(DASHES)] if is_mark else "4 4"
+            dash = dash_of(number) if is_mark else "4 4"
             self.line([(14, y), (40, y)], f"c{number % len(COLOURS)}" if is_mark else "f", width=2, dash=dash)
             if is_mark:
                 self.mark((27, y), number)
@@ -78,6 +78,16 @@ class Drawing:
             f'<desc id="{name}-d">{escape(description)}</desc>'
             f'<rect class="b" width="100%" height="100%" fill="{BACK}"/>{"".join(self._parts)}</svg>'
         )
+
+
+def dash_of(number: int) -> str:
+    """The dashes of the N-th variant's line."""
+    return _turned(DASHES, number)
+
+
+def _turned(kinds: Sequence[str], number: int) -> str:
+    """One of some kinds, so that variants of the same colour differ: 32 are told apart."""
+    return kinds[(number + number // len(COLOURS)) % len(kinds)]
 
 
 def _at(point: Point) -> str:
