@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import heapq
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from stackyard.study.imports import probe
 from stackyard.study.imports.measure import result_of
 from stackyard.study.imports.model import NODES, RANKS, Cores, Fit, Point, fitted, predictions, queue
 from stackyard.study.imports.probe import mounts, names_of, with_parents
@@ -113,6 +117,16 @@ def test_a_result_is_found_between_what_else_was_printed() -> None:
     assert result_of('welcome\nstackyard-imports {"seconds": 1.5}\nbye\n') == {"seconds": 1.5}
     for text in ("", "welcome", "stackyard-imports ", 'stackyard-imports {"seco', "stackyard-imports 3\n"):
         assert result_of(text) == {}
+
+
+def test_without_strace_names_are_those_that_python_tells_of() -> None:
+    words = [sys.executable, "-c", Path(probe.__file__).read_text(), "json", "trace"]
+    done = subprocess.run(words, env={"PATH": "/nowhere"}, capture_output=True, text=True, check=True)
+    found = result_of(done.stdout)
+    assert found["counted_by"] == "audit" and found["calls"] is None and found["modules"] == ["json"]
+    assert found["names"] == sum(found["file_systems"].values()) > 10
+    failed = subprocess.run([*words[:-2], "tempest", "time"], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1 and "No module named 'tempest'" in failed.stderr
 
 
 def test_the_last_mount_of_a_place_counts() -> None:

@@ -1,11 +1,9 @@
 """Imports modules in a stack's own Python and prints what that took; runs as ``python -c``, with the standard library.
 
 Words: the modules, separated by commas (empty: the first of `KNOWN` that is installed), and how: ``time`` measures this
-process, ``trace`` counts names in a second one under strace, ``audit`` counts those that Python tells of. The output is
-one line of JSON after `MARK`.
+process, ``trace`` counts names in a second one under strace, or here those that Python tells of. The output is one line
+of JSON after `MARK`. Runs in Python 3.6 and newer.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -20,10 +18,11 @@ if TYPE_CHECKING:  # typing is not imported: it would be measured too
 KNOWN = ("torch", "tensorflow", "jax", "numpy")
 MARK = "stackyard-imports "
 CALL = re.compile(rb"^(?:\d+ +)?(\w+)\((?:(?:AT_FDCWD|\d+)(?:<((?:[^>\\]|\\.)*)>)?(?:, )?)?(?:\"((?:[^\"\\]|\\.)*)\")?")
+BOOTTIME = 7  # which Python names from 3.7 on
 SEEN_BY_AUDIT = ("open", "os.listdir", "os.scandir")
 
 
-def names_of(lines: Iterable[bytes]) -> tuple[set[str], int]:
+def names_of(lines: "Iterable[bytes]") -> "tuple[set[str], int]":
     """The paths in the lines of ``strace -f -y -e %file,getdents64``, and the number of calls with one."""
     names: set[str] = set()
     calls = 0
@@ -41,7 +40,7 @@ def names_of(lines: Iterable[bytes]) -> tuple[set[str], int]:
     return names, calls
 
 
-def with_parents(names: Iterable[str]) -> set[str]:
+def with_parents(names: "Iterable[str]") -> "set[str]":
     """All names that a look-up asks for: the paths and each directory above them."""
     found: set[str] = set()
     for name in names:
@@ -52,7 +51,7 @@ def with_parents(names: Iterable[str]) -> set[str]:
     return found
 
 
-def mounts(text: str) -> dict[str, str]:
+def mounts(text: "str") -> "dict[str, str]":
     """The kind of file system of each mount point, from the text of a mountinfo; the last one covers earlier ones."""
     found = {}
     for line in text.splitlines():
@@ -62,14 +61,14 @@ def mounts(text: str) -> dict[str, str]:
     return found
 
 
-def kind_of(path: str, table: dict[str, str]) -> str:
+def kind_of(path: "str", table: "dict[str, str]") -> "str":
     """The kind of file system that a path is on."""
     while path not in table and path not in ("/", ""):
         path = os.path.dirname(path)
     return table.get(path or "/", "unknown")
 
 
-def by_file_system(names: Iterable[str]) -> tuple[dict[str, int], str]:
+def by_file_system(names: "Iterable[str]") -> "tuple[dict[str, int], str]":
     """How many of the names are on each kind of file system, as this process sees it."""
     with open("/proc/self/mountinfo") as stream:
         table = mounts(stream.read())
@@ -80,7 +79,7 @@ def by_file_system(names: Iterable[str]) -> tuple[dict[str, int], str]:
     return found, kind_of(os.path.realpath(sys.prefix), table)
 
 
-def import_all(modules: list[str]) -> list[str]:
+def import_all(modules: "list[str]") -> "list[str]":
     """Import them; those that were imported."""
     if not modules:
         from importlib.util import find_spec
@@ -91,12 +90,12 @@ def import_all(modules: list[str]) -> list[str]:
     return modules
 
 
-def cost(modules: list[str]) -> dict[str, Any]:
+def cost(modules: "list[str]") -> "dict[str, Any]":
     """Import the modules; the seconds since this process started, those of its processors, and its bytes."""
     modules = import_all(modules)
     with open("/proc/self/stat") as stream:
         started = int(stream.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-    seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    seconds = time.clock_gettime(BOOTTIME) - started
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -109,7 +108,7 @@ def cost(modules: list[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def word(path: str) -> int | None:
+def word(path: "str") -> "int | None":
     """The second number of a file of the kernel's; None where it has no such file."""
     try:
         with open(path) as stream:
@@ -118,7 +117,7 @@ def word(path: str) -> int | None:
         return None
 
 
-def mapped() -> dict[str, int]:
+def mapped() -> "dict[str, int]":
     """The files that are mapped into this process, with their sizes: shared libraries, which are not read by calls."""
     found = {}
     with open("/proc/self/maps") as stream:
@@ -131,22 +130,23 @@ def mapped() -> dict[str, int]:
     return found
 
 
-def audited(modules: list[str]) -> dict[str, Any]:
+def audited(modules: "list[str]") -> "dict[str, Any]":
     """The cost, with the names that Python itself tells of: neither what it asks by stat nor the loader's search."""
     names: set[str] = set()
 
-    def note(event: str, arguments: tuple[Any, ...]) -> None:
+    def note(event: "str", arguments: "tuple[Any, ...]") -> "None":
         if event in SEEN_BY_AUDIT and arguments and isinstance(arguments[0], str):
             names.add(os.path.abspath(arguments[0]))
 
-    sys.addaudithook(note)
+    if hasattr(sys, "addaudithook"):  # from Python 3.8 on; before, only what is mapped is known
+        sys.addaudithook(note)
     result = cost(modules)
     names.update(mapped())
     kinds, own = by_file_system(names)
     return dict(result, names=sum(kinds.values()), file_systems=kinds, file_system=own, calls=None, counted_by="audit")
 
 
-def traced(words: list[str]) -> dict[str, Any] | None:
+def traced(words: "list[str]") -> "dict[str, Any] | None":
     """The cost of the same in a second process under strace, with all names that it asks for; None if it cannot be."""
     import json
     import shutil
@@ -172,7 +172,7 @@ def traced(words: list[str]) -> dict[str, Any] | None:
                 counted_by="strace")  # fmt: skip
 
 
-def main() -> None:
+def main() -> "None":
     """Carry out what the words ask for."""
     chosen, how = sys.argv[1:3]
     modules = [name for name in chosen.split(",") if name]
