@@ -221,7 +221,7 @@ def _ended(study: Study, attempt: Attempt, paths: RunPaths, status: RunStatus) -
     if not status.ended_well:
         is_programs = status.state in FAILED and bool(status.first or status.state == "hung")
         return replace(ended, state="failed" if is_programs else "interrupted")
-    measured = read_run(paths, study.request.measure)
+    measured = read_run(paths, study.request.measure, warmup=study.request.warmup_steps)
     is_whole = measured.values and not (study.request.measure and measured.problems)
     state = "done" if is_whole else "no-value"
     return replace(ended, state=state, message="; ".join(measured.problems), measured=measured.to_json())

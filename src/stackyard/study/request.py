@@ -70,6 +70,7 @@ class StudyRequest(LateModel):
     allocations: int = Field(1, ge=1, le=1000, description="Allocations of a comparison; 6 or more: beyond these nodes")
     pack: bool = Field(False, description="All runs of a size in one allocation: no interval")
     warmup_runs: int = Field(1, ge=0, le=100, description="Runs of each variant per allocation that do not count")
+    warmup_steps: int | None = Field(None, ge=0, description="Steps of the program left out; None: 10 or 10 %")
     until_percent: float = Field(0, ge=0, le=99, description="Repeat until the median is known to this percentage")
     most_repeats: int = Field(50, ge=1, le=10_000, description="With until_percent: the most runs of a size")
     seed: int = Field(0, ge=0, description="Of the drawn order; 0: drawn")

@@ -45,7 +45,7 @@ def _plain(variant: Variant, environ: Mapping[str, str]) -> dict[str, str]:
     prefix = Prefix(Path(variant.plain))
     if not prefix.python.exists():
         raise InputError(
-            f"{prefix} has no bin/python", hint="plain: names the directory of a virtual or conda environment"
+            f"{variant.plain} has no bin/python", hint="plain: names the directory of a virtual or conda environment"
         )
     kind = "CONDA_PREFIX" if (prefix.root / "conda-meta").is_dir() else "VIRTUAL_ENV"
     programs = ":".join(map(str, prefix.program_directories[:1]))

@@ -99,6 +99,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 @measured(
     "--warmup-runs", type=click.IntRange(0), metavar="N", help="Per allocation and variant, not counted. Default: 1."
 )
+@measured("--warmup-steps", type=click.IntRange(0), metavar="N", help="Steps of a run left out. Default: 10 or 10 %.")
 @measured("--pack", "packed", is_flag=True, default=None, help="All runs of a size in one job: no interval.")
 @measured("--seed", type=click.IntRange(1), metavar="N", help="Of the drawn order. Default: drawn, and recorded.")
 @measured("-o", "--directory", type=click.Path(path_type=Path), metavar="DIR", help="Default: studies/PROGRAM.")
@@ -155,6 +156,7 @@ def request_of(context: Context, program: tuple[str, ...], options: dict[str, An
     asked = {
         "nodes": options["sizes"], "repeat": options["repeat"], "allocations": options["allocations"],
         "kind": options["kind"], "until_percent": options["until"], "warmup_runs": options["warmup_runs"],
+        "warmup_steps": options["warmup_steps"],
         "pack": options["packed"], "seed": options["seed"], "vary": vary or None,
         "variants": compared_variants([one for text in options["compare"] for one in text.split(",")]) or None,
         "measure": tuple(map(measured_by, options["measure"])) or None,
