@@ -24,7 +24,6 @@ UNDECIDED = 3
     ("the results of a study so far", "stackyard report studies/train"),
     ("a page to send and to print", "stackyard report studies/train -o report.html"),
     ("one figure for a paper", "stackyard report studies/train -o scaling.svg --figure speedup"),
-    ("a regression test for ReFrame", "stackyard report studies/train --reframe train_test.py"),
     ("this year against last year", "stackyard report studies/before studies/after"),
 )
 @click.argument("study", type=click.Path(path_type=Path))
