@@ -21,7 +21,7 @@ WORDS = {
     "kernel": ("kernel", "list"), "licences": ("licences", "list"), "share": ("share", "x", "--with", "group:x"),
     "extend": ("extend", "--name", "mine", "--pip", "six", "--base", "x"), "export": ("export", "x"),
     "launch": ("launch", "-N", "1", "-r", "1", "true"), "submit": ("submit", "-N", "1", "true"),
-    "explain": ("explain", "-N", "1", "true"), "lint": ("lint", "job.sh"), "image": ("image", "list"),
+    "explain": ("explain", "-N", "1", "true"), "lint": ("lint", "job.sh"), "report": ("report", "x"), "image": ("image", "list"),
     "recipe": ("recipe", "x", "--as", "def", "--base", "docker://debian", "-o", "r"),
     "bindings": ("bindings", "detect"), "default": ("default", "x"),
     "schema": ("schema", "site"), "move": ("move", "elsewhere"), "diff": ("diff", "x", "y"), "why": ("why", "x", "y"),
@@ -29,7 +29,7 @@ WORDS = {
 }  # fmt: skip
 NAMING_ONE = ("verify", "show", "shell", "withdraw", "sign", "remove")
 EACH = {verb: WORDS.get(verb, (verb, "x") if verb in NAMING_ONE else (verb,)) for verb in VERBS}
-NOT_IN_A_YARD = {"bindings", "lint", "runs", "schema"}
+NOT_IN_A_YARD = {"bindings", "lint", "report", "runs", "schema"}
 """Verbs that need neither a yard nor a home."""
 
 DRIVER = """

@@ -10,7 +10,7 @@ import pytest
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.inputs.sites.sitemodels import NodeKind, Scheduler, Site
-from stackyard.launch.api import builds, explaining, jobs, runs
+from stackyard.launch.api import commands, explaining, jobs, runs
 from stackyard.yard.layout import Yard
 from support.watched import Heard
 
@@ -88,8 +88,8 @@ def test_a_batch_job_is_previewed_for_another_cluster(here: Path) -> None:
     found = jobs.preview_submission(job)
     assert found.submit == f"sbatch --parsable {found.run.script}"
     assert "#SBATCH --nodes=2" in found.script and f"launch --recorded {found.run.root}" in found.script
-    build = builds.build_job(workspace(here, site), "cpu", [Path("stack.yaml")], jobs.BatchOptions(time_min=30))
-    assert "deploy --recorded" in builds.preview_build(build, ["stack.yaml"])
+    build = commands.build_job(workspace(here, site), "cpu", [Path("stack.yaml")], jobs.BatchOptions(time_min=30))
+    assert "deploy --recorded" in commands.preview_build(build, ["stack.yaml"])
     lines = explaining.explain(workspace(here, site), intent(launcher="", nodes=2), ["jsrun", "srun"]).lines
     assert list(lines) == ["srun", "jsrun"] and "reasons" in lines["srun"]
     assert not (here / "runs").exists()
@@ -108,11 +108,11 @@ def test_what_cannot_be_is_refused_before_anything_is_written(here: Path) -> Non
 @pytest.mark.parametrize(("code", "state"), [(0, "done"), (3, "failed")])
 def test_the_end_of_a_recorded_command_is_kept(here: Path, code: int, state: str) -> None:
     run = jobs.record_launch(jobs.launch_job(workspace(here), intent()))
-    with builds.recorded_command(run.paths.root) as ended:
+    with commands.recorded_command(run.paths.root) as ended:
         assert runs.read_status(run.paths).state == "running"
         ended.code = code
     status = runs.read_status(run.paths)
     assert (status.state, status.code, status.message) == (state, code, "")
-    with pytest.raises(InputError), builds.recorded_command(run.paths.root):
+    with pytest.raises(InputError), commands.recorded_command(run.paths.root):
         raise InputError("no such file: a.yaml")
     assert (runs.read_status(run.paths).code, runs.read_status(run.paths).message) == (2, "no such file: a.yaml")

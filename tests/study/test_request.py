@@ -16,6 +16,7 @@ from stackyard.study.arguments import filled, names_in, sized
 from stackyard.study.command import launch_words
 from stackyard.study.request import StudyRequest, Variant, compared, load_study, remarks, study_text, varied
 from stackyard.study.table import Row, read_table, table_text
+from support.torchstack import EXAMPLES
 
 
 def study(**values: object) -> StudyRequest:
@@ -176,3 +177,8 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     file.write_text("nodes,ranks\n1,2\n")
     with pytest.raises(InputError, match="missing column variant"):
         read_table(file)
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/study.yaml")), ids=lambda file: file.parent.name)
+def test_the_studies_of_the_examples_are_read(file: Path) -> None:
+    assert load_study(file).name == "resnet"
