@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackyard.cli.main import VERBS
+from study.handmade import make_study
 from support.accounts import SYSTEM_PATH, Account, Accounts
 from support.channel import Package, make_channel
 
@@ -21,7 +22,8 @@ WORDS = {
     "kernel": ("kernel", "list"), "licences": ("licences", "list"), "share": ("share", "x", "--with", "group:x"),
     "extend": ("extend", "--name", "mine", "--pip", "six", "--base", "x"), "export": ("export", "x"),
     "launch": ("launch", "-N", "1", "-r", "1", "true"), "submit": ("submit", "-N", "1", "true"),
-    "explain": ("explain", "-N", "1", "true"), "lint": ("lint", "job.sh"), "report": ("report", "x"), "image": ("image", "list"),
+    "explain": ("explain", "-N", "1", "true"), "lint": ("lint", "job.sh"), "image": ("image", "list"),
+    "report": ("report", "study"),
     "recipe": ("recipe", "x", "--as", "def", "--base", "docker://debian", "-o", "r"),
     "bindings": ("bindings", "detect"), "default": ("default", "x"),
     "schema": ("schema", "site"), "move": ("move", "elsewhere"), "diff": ("diff", "x", "y"), "why": ("why", "x", "y"),
@@ -79,6 +81,7 @@ def small(unknown: Unknown, common: Path) -> Unknown:
     (unknown.home / "six.yml").write_text(text)
     (unknown.home / "job.sh").write_text("#!/bin/sh\n#SBATCH -n1\nsrun true\n")
     (unknown.home / "site.yaml").write_text("name: s\nyard: ~/yard\n")
+    make_study(unknown.home / "study", lambda point: 100.0 * point.nodes, nodes=(1,))
     return unknown
 
 
