@@ -12,6 +12,7 @@ studies/resnet/
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.study.schedule import JobPlan, Point
 from stackyard.study.table import Row, table_text
-from stackyard.yard import formats
+from stackyard.yard import disk, formats
 from stackyard.yard.write import atomic
 
 FORMAT = 1
@@ -175,21 +176,29 @@ _POINT = formats.Kind(FORMAT, _attempts, error=InputError)
 
 
 def create(paths: StudyPaths, text: str, about: About, jobs: Iterable[JobPlan]) -> None:
-    """Write a new study; ``study.json`` last, which makes it one.
+    """Write a new study: as a whole, or not at all, also where another process writes one to the same place.
 
     Raises:
         InputError: the directory is not empty.
         StackyardError: it cannot be written.
     """
-    paths.root.mkdir(parents=True, exist_ok=True)
-    if any(paths.root.iterdir()):
-        raise InputError(f"{paths.root} is not empty", hint=f"stackyard bench --continue {paths.root}; or -o ANOTHER")
-    for directory in (paths.jobs, paths.points, paths.runs):
-        directory.mkdir()
-    atomic.write_text(paths.request, text)
-    for job in jobs:
-        add_job(paths, job)
-    atomic.write_json(paths.about, {"format": FORMAT, **asdict(about)})
+    draft = StudyPaths(atomic.temporary(paths.root))
+    try:
+        for directory in (draft.jobs, draft.points, draft.runs):
+            directory.mkdir(parents=True)
+        atomic.write_text(draft.request, text)
+        for job in jobs:
+            add_job(draft, job)
+        atomic.write_json(draft.about, {"format": FORMAT, **asdict(about)})
+        atomic.rename_directory(draft.root, paths.root)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            hint = f"stackyard bench --continue {paths.root}; or -o ANOTHER"
+            raise InputError(f"{paths.root} is not empty", hint=hint) from error
+        raise disk.failure(error, f"creating {paths.root}") from error
+    finally:
+        with suppress(OSError):
+            disk.delete_tree(draft.root, draft.root.parent)
 
 
 def add_job(paths: StudyPaths, job: JobPlan) -> None:
