@@ -2,7 +2,7 @@
 .POSIX:
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart test test-long test-bare test-rare fuzz lint format bench clean
-JOBS ?= 4
+JOBS ?= 6
 INPUTS ?= 10000
 SLOWEST = --durations=20 --durations-min=10
 BIN := .venv/bin

@@ -71,6 +71,7 @@ def test_without_a_licence_it_says_that_none_is_stated(tmp_path: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.slow
+@pytest.mark.long
 def test_validators_of_others_accept_it(tmp_path: Path) -> None:
     """roc-validator with the rules of RO-Crate 1.1 and of Process Run Crate 0.5, and rocrate as a reader."""
     root = study(tmp_path / "train")

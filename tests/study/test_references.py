@@ -114,6 +114,7 @@ def test_the_text_of_a_reframe_test_is_python_whatever_the_names_are() -> None:
 
 @pytest.mark.real
 @pytest.mark.slow
+@pytest.mark.long
 def test_reframe_lists_dry_runs_and_runs_it(tmp_path: Path) -> None:
     """A real ReFrame: it runs the study anew, takes the median, and fails where that is below the reference."""
     reframe = venvs.python("ReFrame-HPC").with_name("reframe")

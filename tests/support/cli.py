@@ -9,11 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from support import forkserver
 
 STACKYARD = Path(sys.executable).with_name("stackyard")
 
@@ -36,16 +39,23 @@ def stackyard(
     *words: str | Path, expect: int | None = 0, timeout_s: float = 300, cwd: Path | None = None, **variables: str
 ) -> Done:
     """Run ``stackyard WORDS...`` in `cwd`; any other exit code than `expect` fails the test with all that was shown."""
-    done = subprocess.run(
-        [STACKYARD, *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_s,
-        cwd=cwd,
-        env={**os.environ, **variables},
-    )
-    assert expect is None or done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    environ = {**os.environ, **variables}
+    done = _forked if forkserver.IS_WANTED and not forkserver.needs_a_start(environ) else _started
+    found = done([str(word) for word in words], environ, cwd, timeout_s)
+    assert expect is None or found.code == expect, f"exit {found.code}\n{found.out}\n{found.err}"
+    return found
+
+
+def _forked(words: list[str], environ: dict[str, str], cwd: Path | None, timeout_s: float) -> Done:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        code = forkserver.run(words, environ, cwd, (out, err), timeout_s)
+        shown = [stream.read().decode("utf-8") for stream in (out, err) if not stream.seek(0)]
+    return Done(code, *shown)
+
+
+def _started(words: list[str], environ: dict[str, str], cwd: Path | None, timeout_s: float) -> Done:
+    argv = [str(STACKYARD), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s, cwd=cwd, env=environ)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
