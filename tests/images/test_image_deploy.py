@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from support import modules, programs, testbed
 from support.accounts import Accounts
 from support.channel import Package, make_channel
 from support.cli import STACKYARD, Done, stackyard
-from support.processes import image_servers
+from support.processes import image_servers, wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -368,6 +369,30 @@ def test_ranks_mount_the_copy_on_their_own_node(bed: Bed) -> None:
     assert "image.sqsh" in bed.stackyard(*words, "--dry-run", "true").out
     done = bed.stackyard(*words[:3], "--stage", bed.paths.prefix, *words[5:], "true", expect=2)
     assert "a prefix does not work at another path" in done.err
+
+
+def test_the_end_of_a_launch_takes_no_image_from_another(bed: Bed) -> None:
+    """Both use it on one node, as two jobs of an account do; the first one to use it ends first."""
+    end_servers(bed.directory)
+    (bed.directory / "waits.py").write_text(
+        "import pathlib, sys, time\n"
+        "print('up', flush=True)\n"
+        "while sys.argv[1:] and not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.05)\n"
+        "import idna\n"
+    )
+    words = ("launch", "--with", "demo", "-r", "1", "-c", "1", "--oversubscribe", "--backend", "any")
+    first, second = (bed.directory / name for name in ("first", "second"))
+    with ThreadPoolExecutor() as pool:
+        ended = []
+        for flag in (first, second):
+            argv = (*words, bed.directory / "waits.py", flag)
+            ended.append(pool.submit(lambda argv=argv: bed.stackyard(*argv, cwd=bed.directory)))
+            known = len(ended)
+            wait_for(lambda known=known: len(image_servers(bed.paths.image)) == known, 60)
+        first.touch()
+        ended[0].result()
+        second.touch()
+        assert ended[1].result().code == 0
 
 
 def test_a_rank_whose_image_is_gone_is_explained(bed: Bed) -> None:

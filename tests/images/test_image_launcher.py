@@ -209,6 +209,16 @@ def test_a_later_mount_namespace_does_not_join_that_of_an_earlier_one(demo: Revi
         assert demo.run(*words).stdout == f"{number}\n"
 
 
+def test_two_launches_share_no_namespace(demo: Revision) -> None:
+    """Each ends at its end what has its STACKYARD_DIR: the server of the other's image must not be among it."""
+    demo.run(demo.command("say"), "x")
+    (own,) = demo.servers()
+    for launch in ("/tmp/a", "/tmp/b"):
+        for _ in range(2):
+            demo.run(demo.command("say"), "x", STACKYARD_DIR=launch)
+    assert len(demo.servers()) == 3 and own in demo.servers()
+
+
 def test_it_is_compiled_where_no_program_of_the_temporary_directory_may_run(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")

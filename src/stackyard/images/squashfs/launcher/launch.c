@@ -211,21 +211,21 @@ static void hold_space(void) {
   close(file);
 }
 
-#if defined CONTAINER || defined ADOPTED
 static unsigned long long mixed(unsigned long long key, const char *text) {
   for (; text && *text; text++) key = (key ^ (unsigned char)*text) * 1099511628211ull;
   return key * 1099511628211ull;
 }
-#endif
 
 /* What a namespace can be shared by: the mounts that the caller sees, and who is ended with it. A job step's cgroup is
- * cut after the step: below it every task may have its own. An adopted prefix has one of its own: another revision of it
+ * cut after the step: below it every task may have its own. Where steps have no cgroup, STACKYARD_DIR tells launches
+ * apart: at its end each ends all processes that have it. An adopted prefix has one of its own: another revision of it
  * is seen at the same path. */
 static unsigned long long key_of(void) {
   unsigned long long key = 1469598103934665603ull;
   char text[TEXT * 4], *line, *rest = text;
   struct stat space;
   if (!stat("/proc/self/ns/mnt", &space)) key = (key ^ space.st_ino) * 1099511628211ull;
+  key = mixed(key, getenv("STACKYARD_DIR"));
 #ifdef CONTAINER
   key = mixed(mixed(key, getenv("STACKYARD_IMAGES")), getenv("HOME"));
 #endif

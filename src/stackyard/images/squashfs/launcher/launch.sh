@@ -206,7 +206,8 @@ elif sy_is_stub "$sy_root"; then
     *[!0-9]*) sy_fail 4 'give whole seconds, or unset it' "invalid STACKYARD_IMAGE_IDLE_S: $STACKYARD_IMAGE_IDLE_S" ;;
   esac
   sy_folder
-  sy_note=$sy_dir/$(printf '%s %s' "$(stat -L -c %i /proc/self/ns/mnt)" "$sy_root" |
+  # a launch ends at its end all processes that have its STACKYARD_DIR
+  sy_note=$sy_dir/$(printf '%s %s %s' "$(stat -L -c %i /proc/self/ns/mnt)" "${STACKYARD_DIR-}" "$sy_root" |
     cat - /proc/self/cgroup | sed 's#\(/step_[^/]*\).*#\1#' | cksum | tr ' ' -)
   (: >> "$sy_note") 2>/dev/null || sy_fail 4 "$sy_writable" "cannot open $sy_note"
   exec 9>> "$sy_note"
