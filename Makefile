@@ -3,6 +3,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart test test-long test-bare test-rare fuzz lint format bench clean
 JOBS ?= 6
+LONG_JOBS ?= 4
 INPUTS ?= 10000
 SLOWEST = --durations=20 --durations-min=10
 BIN := .venv/bin
@@ -26,7 +27,7 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (twenty minutes)
 	@scripts/test-programs.sh long
 	@$(BIN)/python -m compileall -q src tests/standins
-	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(SLOWEST) -m long
+	$(BIN)/pytest -n $(LONG_JOBS) --dist loadfile --no-loadscope-reorder $(SLOWEST) -m long
 
 test-rare: .venv/.installed-dev  ## a year with 200 deploys, Horovod compiled on a base: before a release (half an hour)
 	@scripts/test-programs.sh
