@@ -145,3 +145,18 @@ def test_within_an_allocation_it_runs_there(work: Work) -> None:
         ("1", 1, "1", "done"), ("1", 1, "0", "done"), ("2", 2, "1", "done"), ("2", 2, "0", "done"),
     ]  # fmt: skip
     assert {attempts[-1]["place"] for attempts in points(study).values()} != {"n1"}, "the job, not the node"
+
+
+def test_a_job_has_room_for_the_variant_that_needs_most(work: Work) -> None:
+    (work.directory / "study.yaml").write_text(
+        "format: 1\nname: most\njob: {program: [speed.py], ranks_per_node: 1, cores_per_rank: 1, gpus_per_rank: 0}\n"
+        "variants: {one: {}, four: {ranks_per_node: 4, gpus_per_rank: 1}}\nrepeat: 1\nwarmup_runs: 0\n"
+    )
+    shown = work.run("bench", "study.yaml", "-t", "3", "--shared", *MEASURE, "--dry-run", "--json").value["script"]
+    assert "gpus-per-node=4" in shown or "gres=gpu:4" in shown, shown
+    work.run("bench", "study.yaml", "-t", "3", "--shared", *MEASURE, expect=3)  # one pair has no verdict
+    rows = table(work.directory / "studies" / "most")
+    assert {row["variant"]: (row["ranks"], row["state"]) for row in rows} == {
+        "one": ("1", "done"),
+        "four": ("4", "done"),
+    }

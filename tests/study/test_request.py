@@ -88,8 +88,9 @@ def test_variants_of_a_command_line() -> None:
 def test_varied_values_make_variants_with_each_of_the_others() -> None:
     both = study(variants={"a": Variant(stack="s/1"), "b": Variant()}, vary={"n": ("1", "2")}, program=("t.py", "{n}"))
     assert list(both.all_variants) == ["a+n=1", "a+n=2", "b+n=1", "b+n=2"]
-    intent = variants.intent_of(both, "a+n=2", 4, {}, ranks=8)
-    assert (intent.stack, intent.nodes, intent.program) == ("s/1", 4, ("t.py", "2"))
+    intent = variants.intent_of(both, "a+n=2", 4, {})
+    assert (intent.stack, intent.nodes, intent.program) == ("s/1", 4, ("t.py", "{n}"))
+    assert filled(intent.program, {"nodes": 4, "ranks": 8}, both.all_variants["a+n=2"].arguments) == ("t.py", "2")
     assert list(study().all_variants) == ["job"]
 
 

@@ -148,7 +148,7 @@ class Results:
     typed: Mapping[tuple[int, str], str] = field(default_factory=dict)
     """By size and variant, a command line of ``stackyard launch`` that starts such a run."""
     judgements: tuple[Judgement, ...] = ()
-    """What became of the references."""
+    """The references, each met or not."""
 
     @property
     def is_met(self) -> bool:
@@ -267,7 +267,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _ranged(found: Scaling, ends: Sequence[Scaling], confidence: float) -> Scaling:
-    """A scaling whose ends are those of others."""
+    """The scaling, with the least and the largest of these ends."""
 
     def widened(own: Interval, others: Sequence[Interval]) -> Interval:
         values = [each.value for each in others]

@@ -14,7 +14,7 @@ from stackyard.host.run.identity import account_name, hostname, whoami
 from stackyard.launch.api import commands, jobs
 from stackyard.launch.api.jobs import Job, Plan, Workspace
 from stackyard.study import store, variants
-from stackyard.study.control import job_intent
+from stackyard.study.control import batch_job_of, time_limit_min, words_inside
 from stackyard.study.execute import Study
 from stackyard.study.request import StudyRequest, remarks, study_text
 from stackyard.study.schedule import JobPlan, planned
@@ -115,30 +115,16 @@ def _size(
         jobs.check_program(intent, job.context.stack.image)
         job = job if name in identities else agreed(job)
         identities.setdefault(name, variants.identity(job, variant))
-        ranks = job.plan(head=not is_here).layout.ranks
-        filled = variants.intent_of(request, name, nodes, workspace.environ, ranks)
-        plans[name] = (jobs.launch_job(place, filled) if is_here else jobs.batch_job(place, filled)).plan(
-            head=not is_here
-        )
+        filled = variants.calculated(job, variant, job.plan(head=not is_here))
+        plans[name] = filled.plan(head=not is_here)
     own = [job for job in all_jobs if job.nodes == nodes]
-    limits = [job_time_min(request, job) for job in own]
+    limits = [time_limit_min(request, job) for job in own]
     hours = None if not all(limits) else sum(nodes * limit / 60 for limit in limits)
     return SizePlan(nodes, len(own), sum(len(job.points) for job in own), plans, hours)
 
 
-def job_time_min(request: StudyRequest, job: JobPlan) -> float:
-    """The time limit of a job in minutes: those of its runs and a margin; 0: none was given."""
-    from stackyard.study.control import MARGIN_MIN
-
-    each = request.job.batch.time_min
-    return each * len(job.points) + MARGIN_MIN if each else 0
-
-
 def _script(request: StudyRequest, workspace: Workspace, job: JobPlan) -> str:
-    about = About(0, "jobs", "", (), "", "")
-    study = Study(StudyPaths(Path("STUDY")), request, about, workspace)
-    words = ("bench", "--inside", "STUDY", "--job-of-study", f"{job.id}/1")
-    return commands.preview_command(jobs.batch_job(workspace, job_intent(study, job)), words)
+    return commands.preview_command(batch_job_of(request, workspace, job), words_inside(Path("STUDY"), job, "1"))
 
 
 def created(look: Outlook, root: Path, workspace: Workspace, command: tuple[str, ...]) -> Study:

@@ -15,9 +15,10 @@ from pathlib import Path
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.launch.api import commands, jobs, runs
-from stackyard.launch.api.jobs import Intent, RunPaths
+from stackyard.launch.api.jobs import Job, RunPaths, Workspace
 from stackyard.study import more, store, variants
 from stackyard.study.execute import Study, place_of, run_job, settle
+from stackyard.study.request import StudyRequest
 from stackyard.study.schedule import JobPlan
 from stackyard.study.store import PointRecord
 from stackyard.yard.write import atomic
@@ -80,10 +81,9 @@ def run_here(study: Study, watcher: Watcher) -> None:
         StackyardError: a record cannot be written; or as for `in_control`.
     """
     with in_control(study, watcher):
-        complete = True
+        place = place_of(study)
         for job in _growing(study, watcher):
-            complete = run_job(study, job, watcher.point) and complete
-            if not complete:
+            if not run_job(study, job, place, watcher.point):
                 watcher.job_ended(job, "interrupted", "")
                 return
 
@@ -97,8 +97,9 @@ def run_inside(study: Study, name: str, attempt: int, watcher: Watcher) -> bool:
     found = next((job for job in store.read_jobs(study.paths) if job.id == name), None)
     if found is None:
         raise InputError(f"{study.paths.root} has no job {name}")
-    if store.begin(study.paths.jobs / name / str(attempt), place_of(study, found)):
-        return run_job(study, found, watcher.point)
+    place = place_of(study)
+    if store.begin(study.paths.jobs / name / str(attempt), place):
+        return run_job(study, found, place, watcher.point)
     watcher.waiting(f"attempt {attempt} of {name} was begun before, or withdrawn: nothing is run")
     return True
 
@@ -148,7 +149,6 @@ class _Follower:
         for job in store.read_jobs(self._study.paths):
             self._start(job)
         while True:
-            self._report()
             self._active = [each for each in self._active if not self._has_ended(each)]
             if not self._active:
                 fresh = more.jobs(self._study, self._watcher.waiting)
@@ -188,10 +188,9 @@ class _Follower:
     def _submit(self, job: JobPlan) -> None:
         study = self._study
         attempt = store.new_attempt(study.paths, job)
-        words = ["bench", "--inside", str(study.paths.root), "--job-of-study", f"{job.id}/{attempt.name}"]
-        words += ["--retry-failed"] if study.again else []
         try:
-            planned = jobs.batch_job(replace(study.workspace, runs=study.runs), job_intent(study, job))
+            planned = batch_job_of(study.request, replace(study.workspace, runs=study.paths.runs), job)
+            words = words_inside(study.paths.root, job, attempt.name, again=study.again)
             run = commands.record_command(planned, words)
             atomic.write_text(attempt / "run", f"{run.paths.root.relative_to(study.paths.root)}\n")
             number = jobs.submit(run)
@@ -201,11 +200,6 @@ class _Follower:
             return
         self._active.append(_Submitted(job, run.paths))
         self._watcher.submitted(job, number)
-
-    def _report(self) -> None:
-        """Tell of runs that have ended since."""
-        for each in self._active:
-            self._report_of(each.job)
 
     def _report_of(self, job: JobPlan) -> None:
         for point in job.points:
@@ -217,6 +211,9 @@ class _Follower:
     def _has_ended(self, each: _Submitted) -> bool:
         ask = self._may_ask(each)
         status = runs.current_status(each.paths, ask=ask)
+        if status.state == "queued":  # none of its records has changed
+            return False
+        self._report_of(each.job)
         if not status.over:
             return False
         for point in each.job.points:
@@ -246,15 +243,40 @@ def _run_of(attempt: Path, study: Study) -> RunPaths | None:
         return None
 
 
-def job_intent(study: Study, job: JobPlan) -> Intent:
-    """The request of a batch job: the largest of its variants' demands, and time for all its runs."""
-    request = study.request
-    names = dict.fromkeys(point.variant for point in job.points)
-    intents = [variants.intent_of(request, name, job.nodes, study.workspace.environ) for name in names]
-    batch = request.job.batch
+def words_inside(root: Path, job: JobPlan, attempt: str, *, again: bool = False) -> list[str]:
+    """The words after ``stackyard`` by which a batch job carries out an attempt of a job of a study."""
+    words = ["bench", "--inside", str(root), "--job-of-study", f"{job.id}/{attempt}"]
+    return [*words, "--retry-failed"] if again else words
+
+
+def time_limit_min(request: StudyRequest, job: JobPlan) -> float:
+    """The time limit of a job in minutes: those of its runs and a margin; 0: none was given."""
+    each = request.job.batch.time_min
+    return each * len(job.points) + MARGIN_MIN if each else 0
+
+
+def batch_job_of(request: StudyRequest, workspace: Workspace, job: JobPlan) -> Job:
+    """The batch job in which the runs of a job are carried out.
+
+    It is that of the variant which needs the most GPUs, then the most cores of a node; the others run within it.
+
+    Raises:
+        InputError, MissingError: it cannot be planned.
+    """
+    batch, found = request.job.batch, []
     changes = {
-        "time_min": batch.time_min * len(job.points) + MARGIN_MIN if batch.time_min else 0,
+        "time_min": time_limit_min(request, job),
         "exclusive": True if batch.exclusive is None else batch.exclusive,
         "name": batch.name or f"bench-{job.id}",
     }
-    return intents[0].model_copy(update={"batch": batch.model_copy(update=changes)})
+    for name in dict.fromkeys(point.variant for point in job.points):
+        intent = variants.intent_of(request, name, job.nodes, workspace.environ)
+        intent = intent.model_copy(update={"batch": batch.model_copy(update=changes)})
+        found.append(jobs.batch_job(workspace, intent))
+    return found[0] if len(found) == 1 else max(found, key=_demand)
+
+
+def _demand(job: Job) -> tuple[float, int]:
+    """What it needs of a node: GPUs and cores."""
+    layout = job.plan(head=True).layout
+    return layout.ranks_per_node * layout.gpus_per_rank, layout.ranks_per_node * layout.cores_per_rank

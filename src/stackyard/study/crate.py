@@ -1,4 +1,4 @@
-"""A study's directory as an RO-Crate: one JSON file in it that says what was run, by whom, with which software.
+"""A study's directory as an RO-Crate: a JSON file describes its runs, the software that ran, and the account.
 
 Each attempt of a run is a CreateAction of the Process Run Crate profile, with its run directory and the table as
 results, study.yaml as its object, and the stack, image or environment of its variant as its instrument.
@@ -44,7 +44,7 @@ def write_crate(root: Path, licence: str = "") -> None:
     """
     paths = StudyPaths(root.absolute())
     about, request = store.read_about(paths), load_study(paths.request)
-    records = [store.read_point(paths, point) for job in store.read_jobs(paths) for point in job.points]
+    records = list(store.read_points(paths))
     store.write_table(paths)
     files = sorted(path.name for path in paths.root.iterdir() if path.is_file() and path.suffix in _KINDS)
     runs = {each.run for record in records for each in record.attempts if (paths.root / each.run).is_dir()}

@@ -17,7 +17,7 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.host.run.identity import Identity, hostname
 from stackyard.launch.api import jobs, runs
-from stackyard.launch.api.jobs import Intent, Job, LocalLaunch, RunPaths, Workspace
+from stackyard.launch.api.jobs import Job, LocalLaunch, RunPaths, Workspace
 from stackyard.launch.api.runs import RunStatus
 from stackyard.study import store, variants
 from stackyard.study.command import launch_words
@@ -45,11 +45,6 @@ class Study:
     again: bool = False
     """Whether what failed is tried once more."""
 
-    @property
-    def runs(self) -> Path:
-        """Where the run directories are."""
-        return self.paths.runs
-
     def record(self, point: Point) -> PointRecord:
         """The record of a point."""
         return store.read_point(self.paths, point)
@@ -75,13 +70,13 @@ class Study:
     @property
     def is_done(self) -> bool:
         """Whether all runs that count have ended well."""
-        return all(self.record(p).state == "done" for job in self.jobs for p in job.points if not p.warmup)
+        return all(each.state == "done" for each in store.read_points(self.paths) if not each.point.warmup)
 
     @property
     def node_hours(self) -> float:
         """What was used so far: by its jobs that have ended, or by its runs where it has no jobs."""
         if self.about.how != "jobs":
-            records = (self.record(point) for job in self.jobs for point in job.points)
+            records = store.read_points(self.paths)
             return sum(r.point.nodes * a.seconds for r in records for a in r.attempts) / 3600
         attempts = [(job, path) for job in self.jobs for path in self.paths.attempts(job.id) if (path / "run").exists()]
         used = (job.nodes * self._seconds(self.run_of(job.id, int(path.name))) for job, path in attempts)
@@ -111,12 +106,15 @@ class Study:
 Told = Callable[[PointRecord], None]
 
 
-def run_job(study: Study, job: JobPlan, tell: Told) -> bool:
+def run_job(study: Study, job: JobPlan, place: str, tell: Told) -> bool:
     """Run what a job has not run yet, in its order; whether all of it was run.
 
     An interruption (a lost node, a cancelled run) ends the job: what is left runs in another allocation. There the
     warm-up runs come first again, since it is cold too, and a pair of which one half is missing is run as a whole: two
     runs on different nodes are none.
+
+    Args:
+        place: the allocation of this process (`place_of`).
 
     Raises:
         InputError, MissingError: a run cannot be planned: the job has fewer nodes, a variant has changed.
@@ -124,7 +122,6 @@ def run_job(study: Study, job: JobPlan, tell: Told) -> bool:
     """
     if study.is_complete(job):
         return True
-    place = place_of(study, job)
     records = [settle(study, study.record(point)) for point in job.points]
     missing = {r.point.repeat for r in records if not r.is_settled(again=study.again) and not r.point.warmup}
     for record in records:
@@ -138,9 +135,9 @@ def run_job(study: Study, job: JobPlan, tell: Told) -> bool:
     return True
 
 
-def place_of(study: Study, job: JobPlan) -> str:
+def place_of(study: Study) -> str:
     """The allocation of this process: the scheduler's job, else this machine."""
-    allocation = planned_job(study, job.points[0]).context.allocation
+    allocation = jobs.allocation_of(study.workspace)
     return allocation.job if allocation and allocation.job else hostname()
 
 
@@ -176,17 +173,12 @@ def planned_job(study: Study, point: Point) -> Job:
     Raises:
         InputError, MissingError: it cannot be planned, or its variant has changed.
     """
-    variant, first = study.request.all_variants[point.variant], _intent(study, point)
-    place = variants.workspace_of(study.workspace, variant, study.runs)
-    job = jobs.launch_job(place, first)
+    variant = study.request.all_variants[point.variant]
+    intent = variants.intent_of(study.request, point.variant, point.nodes, study.workspace.environ)
+    job = jobs.launch_job(variants.workspace_of(study.workspace, variant, study.paths.runs), intent)
     variants.require_same(point.variant, study.about.variants.get(point.variant, {}), variants.identity(job, variant))
-    ranks = job.plan().layout.ranks
-    intent = _intent(study, point, ranks)
-    return jobs.launch_job(replace(place, argv=launch_words(intent)), intent)
-
-
-def _intent(study: Study, point: Point, ranks: int = 0) -> Intent:
-    return variants.intent_of(study.request, point.variant, point.nodes, study.workspace.environ, ranks)
+    job = variants.calculated(job, variant, job.plan())
+    return replace(job, workspace=replace(job.workspace, argv=launch_words(job.intent)))
 
 
 def _run(study: Study, record: PointRecord, place: str) -> PointRecord:

@@ -9,6 +9,7 @@ from stackyard.study import store
 from stackyard.study.execute import Study
 from stackyard.study.schedule import JobPlan, one_size
 from stackyard.study.statistics import series
+from stackyard.study.table import Row
 
 
 def jobs(study: Study, tell: Callable[[str], None]) -> list[JobPlan]:
@@ -22,10 +23,10 @@ def jobs(study: Study, tell: Callable[[str], None]) -> list[JobPlan]:
     request = study.request
     if not request.until_percent:
         return []
-    found = []
+    found, rows = [], [row for row in store.rows(study.paths) if row.counts]
     for nodes, known in _by_size(study).items():
         repeats = max(point.repeat for job in known for point in job.points)
-        values = values_of(study, nodes)
+        values = _values(rows, nodes)
         if repeats >= request.most_repeats or len(values) < max(2, repeats):
             continue
         if series.is_enough(values, request.until_percent / 100):
@@ -52,7 +53,7 @@ def _by_size(study: Study) -> dict[int, list[JobPlan]]:
     return found
 
 
-def values_of(study: Study, nodes: int) -> Sequence[float]:
-    """The values of a size's first metric, warm-up runs left out."""
-    rows = [row for row in store.rows(study.paths) if row.counts and row.nodes == nodes]
-    return [row.value for row in rows if row.metric == rows[0].metric and row.value is not None]
+def _values(rows: Sequence[Row], nodes: int) -> list[float]:
+    """The values of a size's first metric."""
+    own = [row for row in rows if row.nodes == nodes]
+    return [row.value for row in own if row.metric == own[0].metric and row.value is not None]

@@ -36,7 +36,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of one reference.
+    """Whether one reference is met.
 
     Attributes:
         median: of the runs that count, with its interval or range; None without any.

@@ -230,6 +230,11 @@ def read_point(paths: StudyPaths, point: Point) -> PointRecord:
     return PointRecord(point, formats.load(file, _POINT) if file.exists() else ())
 
 
+def read_points(paths: StudyPaths) -> Iterator[PointRecord]:
+    """The records of all points, in the order of the runs. Raises InputError."""
+    return (read_point(paths, point) for job in read_jobs(paths) for point in job.points)
+
+
 def write_point(paths: StudyPaths, record: PointRecord) -> None:
     """Store a record. Raises StackyardError."""
     attempts = [asdict(attempt) for attempt in record.attempts]
@@ -278,9 +283,8 @@ def _begun_by(attempt: Path) -> str:
 
 def rows(paths: StudyPaths) -> Iterator[Row]:
     """All rows of the table: one per run and metric, in the order of the runs; those that have not run too."""
-    for job in read_jobs(paths):
-        for point in job.points:
-            yield from _rows_of(read_point(paths, point))
+    for record in read_points(paths):
+        yield from _rows_of(record)
 
 
 def write_table(paths: StudyPaths) -> None:

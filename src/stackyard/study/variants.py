@@ -9,33 +9,40 @@ from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.host.run.command import which
-from stackyard.launch.api.jobs import Intent, Job, Workspace, with_variables
+from stackyard.launch.api.jobs import Intent, Job, Plan, Workspace, with_variables
 from stackyard.study.arguments import filled
 from stackyard.study.request import StudyRequest, Variant
 from stackyard.yard.kinds.payload import Prefix
 
 
-def intent_of(request: StudyRequest, name: str, nodes: int, environ: Mapping[str, str], ranks: int = 0) -> Intent:
-    """The request of a run.
-
-    Args:
-        ranks: the number of its ranks, for formulas; 0: not known yet, and formulas stay as they are.
+def intent_of(request: StudyRequest, name: str, nodes: int, environ: Mapping[str, str]) -> Intent:
+    """The request of a run, whose formulas are still to be `calculated`: they need its ranks.
 
     Raises:
-        InputError: a formula cannot be calculated, or a plain environment has no Python.
+        InputError: a plain environment has no Python.
     """
     variant = request.all_variants[name]
     variables = {**_plain(variant, environ), **variant.variables}
-    words = (*request.job.program, *variant.words)
-    program = filled(words, {"nodes": nodes, "ranks": ranks}, variant.arguments) if ranks else words
+    program = (*request.job.program, *variant.words)
     changes = {**variant.of_job(), **with_variables(request.job, variables, ()), "nodes": nodes, "program": program}
     return request.job.model_copy(update=changes)
 
 
-def workspace_of(workspace: Workspace, variant: Variant, runs: Path, argv: tuple[str, ...] = ()) -> Workspace:
+def calculated(job: Job, variant: Variant, plan: Plan) -> Job:
+    """The job with the formulas in its program's words calculated, by the ranks of its plan.
+
+    Raises:
+        InputError: a formula cannot be calculated.
+    """
+    numbers = {"nodes": job.intent.nodes, "ranks": plan.layout.ranks}
+    program = filled(job.intent.program, numbers, variant.arguments)
+    return replace(job, intent=job.intent.model_copy(update={"program": program}))
+
+
+def workspace_of(workspace: Workspace, variant: Variant, runs: Path) -> Workspace:
     """The workspace of a run: its directory is below `runs`; a plain environment is first on PATH."""
     environ = {**workspace.environ, **_plain(variant, workspace.environ)}
-    return replace(workspace, runs=runs, environ=environ, argv=argv or workspace.argv)
+    return replace(workspace, runs=runs, environ=environ)
 
 
 def _plain(variant: Variant, environ: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,15 @@ from stackyard.core.late import dataclass
 from stackyard.launch.jobs.batch import batch_script, submit, submit_command
 from stackyard.launch.jobs.carry_out import Stream, carry_out
 from stackyard.launch.jobs.here import LocalLaunch, end_with_caller
-from stackyard.launch.jobs.job import Job, batch_job, default_nodes, launch_job, queue_field, recorded_job
+from stackyard.launch.jobs.job import (
+    Job,
+    allocation_of,
+    batch_job,
+    default_nodes,
+    launch_job,
+    queue_field,
+    recorded_job,
+)
 from stackyard.launch.jobs.recording import Run, plan_json, record_run
 from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
 from stackyard.launch.jobs.workspace import Workspace
@@ -37,6 +45,7 @@ __all__ = [
     "RunPaths",
     "Stream",
     "Workspace",
+    "allocation_of",
     "batch_job",
     "carry_out",
     "check_program",

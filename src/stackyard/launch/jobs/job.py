@@ -18,7 +18,7 @@ from stackyard.launch.jobs.workspace import Workspace
 from stackyard.launch.plan.allocated import as_allocated
 from stackyard.launch.plan.context import PlanContext, StackInUse, need_scheduler, plan_context, with_offer
 from stackyard.launch.plan.make import make_plan, node_of
-from stackyard.launch.plan.model import Plan
+from stackyard.launch.plan.model import Allocation, Plan
 from stackyard.launch.records import record
 from stackyard.launch.records.arrays import begin_task
 from stackyard.launch.records.paths import RunPaths
@@ -60,9 +60,14 @@ class Job:
         return plan
 
 
+def allocation_of(workspace: Workspace, *, launcher: str = "") -> Allocation | None:
+    """The allocation that the environment describes, or None."""
+    return plan_context(workspace.site, workspace.environ, launcher=launcher).allocation
+
+
 def default_nodes(workspace: Workspace, *, launcher: str = "", spare: int = 0) -> int:
     """The default number of nodes of a launch: all of the allocation except the spare ones, else one."""
-    allocation = plan_context(workspace.site, workspace.environ, launcher=launcher).allocation
+    allocation = allocation_of(workspace, launcher=launcher)
     return max(1, len(allocation.hosts) - spare) if allocation else 1
 
 

@@ -136,7 +136,7 @@ def _versus(found: Results, metric: MetricColumn) -> ReportTable:
 
 
 def _facts(found: Results) -> ReportTable:
-    """What was measured on which machine, when, by whom."""
+    """The program, its variants, the machine, the account and the time."""
     about, request = found.about, found.request
     hosts = sorted({host for record in found.records if record.last for host in record.last.hosts})
     stacks = [(f"variant {name}", ", ".join(f"{key} {value}" for key, value in about.variants.get(name, {}).items()))

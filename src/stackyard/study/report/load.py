@@ -27,7 +27,7 @@ def study_results(root: Path, of_site: Iterable[StudyReference] = ()) -> Results
     paths = StudyPaths(root.absolute())
     about = store.read_about(paths)
     request = load_study(paths.request)
-    records = [store.read_point(paths, point) for job in store.read_jobs(paths) for point in job.points]
+    records = list(store.read_points(paths))
     found = analyse(paths.root.resolve().name, records, request, about)
     judgements = judged(found.series, expected(request, of_site))
     return replace(found, typed=dict(_typed(paths, found)), judgements=judgements)

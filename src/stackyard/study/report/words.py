@@ -100,7 +100,7 @@ def scaling_sentences(found: Results) -> list[str]:
 
 
 def counts(found: Results) -> str:
-    """How many runs count, and what became of the others."""
+    """The number of runs that count, and of the others by state."""
     states = [record.state for record in found.counted]
     words = [f"{states.count('done')} of {counted(len(states), 'run')} done"]
     rest = {state: states.count(state) for state in dict.fromkeys(states) if state != "done"}
