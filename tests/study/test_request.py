@@ -133,6 +133,16 @@ def test_the_kind_of_scaling_and_what_is_odd_about_it() -> None:
     assert not remarks(study(nodes=(1, 2), kind="strong", program=shared))
 
 
+def test_too_few_pairs_are_said_before_the_work() -> None:
+    assert remarks(study(vary={"b": ("1", "2")}, nodes=(1, 2, 4), repeat=6)) == [
+        "6 pairs: no verdict, 3 comparisons need 7 (--repeat 7)"
+    ]
+    assert not remarks(study(vary={"b": ("1", "2")}, nodes=(1, 2, 4), repeat=7))
+    (few,) = remarks(study(vary={"b": ("1", "2", "3")}, nodes=(1, 2, 4), repeat=2, allocations=6))
+    assert few == "6 allocations: no verdict, 6 comparisons need 8 (--allocations 8)"
+    assert not remarks(study(nodes=(1,), repeat=1))
+
+
 def test_a_study_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     asked = study(
         nodes=(1, 2, 4), kind="weak", repeat=8, vary={"b": ("1", "2")}, program=("t.py", "{b}", "{ranks}"),

@@ -184,10 +184,6 @@ def test_the_pairs_that_comparisons_need() -> None:
     for comparisons in range(1, 100):
         n = ratios.pairs_needed(comparisons)
         assert n == max(6, math.ceil(math.log2(2 * comparisons / 0.05)))
-    ratios.require_pairs(7, 3)
-    with pytest.raises(InputError, match="6 pairs cannot show a difference: 3 comparisons need 7") as error:
-        ratios.require_pairs(6, 3)
-    assert error.value.hint == "use --repeat 7, or compare fewer sizes and variants"
 
 
 def test_too_few_pairs_for_several_comparisons_have_an_interval_and_no_verdict() -> None:
@@ -309,7 +305,7 @@ def test_two_variants_take_turns() -> None:
 def test_more_variants_are_balanced(count: int) -> None:
     """Each is in each place equally often, and follows each other one equally often."""
     variants = [f"v{i}" for i in range(count)]
-    repeats = orders.balanced_after(count)
+    repeats = count if count % 2 == 0 else 2 * count
     order = orders.turns(variants, repeats, seed=5, warmups=0)
     blocks = [[turn.variant for turn in order if turn.repeat == repeat] for repeat in range(1, repeats + 1)]
     places = [(place, variant) for block in blocks for place, variant in enumerate(block)]
@@ -335,6 +331,12 @@ def test_orders_refuse_nonsense() -> None:
         orders.turns(["a", "b"], -1, seed=0)
 
 
+def pairs_of(order: tuple[orders.Turn, ...], values: dict[int, float]) -> dict[int, Pair]:
+    """The values of both variants of each repeat, as `study.analysis` takes them from records."""
+    known = {(turn.repeat, turn.variant): values[turn.order] for turn in order if not turn.warmup}
+    return {repeat: (known[repeat, "a"], known[repeat, "b"]) for repeat, variant in known if variant == "a"}
+
+
 def test_a_slow_first_run_changes_nothing() -> None:
     """Without warm-ups one run 30 % slower hides a difference of 5 % from six pairs; with them it is in no pair."""
     random, hidden, found = Random(13), 0, 0
@@ -342,16 +344,10 @@ def test_a_slow_first_run_changes_nothing() -> None:
         order = orders.turns(["a", "b"], 8, seed)
         values = {t.order: (1.05 if t.variant == "b" else 1) * math.exp(random.gauss(0, 0.01)) for t in order}
         slow = {**values, 0: values[0] * 1.3, 1: values[1] * 1.3}
-        pairs = orders.pairs(order, slow, "a", "b")
-        assert pairs == orders.pairs(order, values, "a", "b")
+        pairs = pairs_of(order, slow)
+        assert pairs == pairs_of(order, values)
         assert sorted(pairs) == list(range(1, 9))
         found += ratios.compare([*pairs.values()]).verdict == DIFFERENT
         cold = {**pairs, 1: (pairs[1][0] * 1.3, pairs[1][1])}
         hidden += ratios.compare([*cold.values()][:6]).verdict != DIFFERENT
     assert (hidden, found) == (200, 200)
-
-
-def test_a_pair_needs_both_runs() -> None:
-    order = orders.turns(["a", "b"], 3, seed=1, warmups=0)
-    values = {turn.order: float(turn.order) for turn in order if (turn.repeat, turn.variant) != (2, "b")}
-    assert sorted(orders.pairs(order, values, "a", "b")) == [1, 3]

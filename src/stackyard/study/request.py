@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 from stackyard.inputs.reading.latemodel import Field, LateModel
 from stackyard.inputs.reading.words import OptionalPath, StagedPath, Variables
 from stackyard.inputs.sites.references import StudyReference
 from stackyard.launch.api.jobs import Intent
 from stackyard.study.arguments import SIZES, names_in, sized
 from stackyard.study.metrics.model import Metric
+from stackyard.study.statistics.ratios import pairs_needed
+from stackyard.study.statistics.series import FEWEST
 
 FORMAT = 1
 PAIRS, REPEATS = 8, 6
@@ -212,7 +215,21 @@ def varied(items: Sequence[str], program: Sequence[str]) -> tuple[dict[str, tupl
 
 
 def remarks(request: StudyRequest) -> list[str]:
-    """What is odd about its sizes: a weak study whose problem does not grow, a strong one whose problem does."""
+    """What is odd: too few pairs for a verdict, a weak study whose problem does not grow, a strong one whose does."""
+    return [*_few_pairs(request), *_odd_sizes(request)]
+
+
+def _few_pairs(request: StudyRequest) -> list[str]:
+    comparisons = len(request.nodes) * (len(request.all_variants) - 1)
+    across = request.allocations >= FEWEST
+    have, needed = request.allocations if across else request.repeats * request.allocations, pairs_needed(comparisons)
+    if not comparisons or have >= needed:
+        return []
+    option, unit = ("--allocations", "allocations") if across else ("--repeat", "pairs")
+    return [f"{have} {unit}: no verdict, {counted(comparisons, 'comparison')} need {needed} ({option} {needed})"]
+
+
+def _odd_sizes(request: StudyRequest) -> list[str]:
     if len(request.nodes) < 2:
         return []
     grows = sized(request.job.program)

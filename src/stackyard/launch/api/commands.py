@@ -13,6 +13,7 @@ from stackyard.launch.jobs.building import build_job, build_script, command_scri
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.jobs.recording import Run, record_run
 from stackyard.launch.plan.carried import carried
+from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.naming import new_run, next_run
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.private import read_private
@@ -47,7 +48,7 @@ def record_build(job: Job, words: Sequence[str]) -> Run:
 
 def preview_command(job: Job, words: Sequence[str]) -> str:
     """The text of the batch script that runs ``stackyard`` with these words."""
-    return _script(job, words, next_run(job.workspace.runs))
+    return _script(job, job.plan(head=True), words, next_run(job.workspace.runs))
 
 
 def record_command(job: Job, words: Sequence[str]) -> Run:
@@ -59,12 +60,12 @@ def record_command(job: Job, words: Sequence[str]) -> Run:
     """
     plan = job.plan(head=True)
     paths = new_run(job.workspace.runs)
-    return record_run(Run(job, paths, plan, _script(job, words, paths)), "bench")
+    return record_run(Run(job, paths, plan, _script(job, plan, words, paths)), "bench")
 
 
-def _script(job: Job, words: Sequence[str], paths: RunPaths) -> str:
+def _script(job: Job, plan: Plan, words: Sequence[str], paths: RunPaths) -> str:
     exports = {} if scheduler_of(job).carries_environment else carried(job.context.environ)
-    return command_script(job, words, paths, exports=exports)
+    return command_script(job, plan, words, paths, exports=exports)
 
 
 def environment_of(directory: Path, environ: Mapping[str, str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from stackyard.inputs.stacks.naming import safe
 from stackyard.launch.jobs import batch
 from stackyard.launch.jobs.job import Job, batch_job
 from stackyard.launch.jobs.workspace import Workspace
+from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import add_event, read_run, read_status, write_status
 from stackyard.launch.request.intent import BatchOptions, Intent
@@ -63,11 +64,16 @@ def build_script(job: Job, words: Sequence[str], paths: RunPaths) -> str:
     """
     disk = job.site.nodes[job.intent.node_kind].local_disk
     own_disk = OWN_DISK.format(disk=disk) if disk else ""
-    return command_script(job, ("deploy", "--recorded", str(paths.root), *words), paths, own_disk)
+    return command_script(job, job.plan(head=True), ("deploy", "--recorded", str(paths.root), *words), paths, own_disk)
 
 
 def command_script(
-    job: Job, words: Sequence[str], paths: RunPaths, before: str = "", exports: Mapping[str, str] | None = None
+    job: Job,
+    plan: Plan,
+    words: Sequence[str],
+    paths: RunPaths,
+    before: str = "",
+    exports: Mapping[str, str] | None = None,
 ) -> str:
     """A batch script that runs this program itself: the directives of the job, and one command.
 
@@ -78,7 +84,7 @@ def command_script(
     """
     prologue = (*job.site.launch.prologue, *job.intent.prologue)
     return (
-        f"#!/bin/bash\n{batch.head_text(job, job.plan(head=True), paths).rstrip()}\n\n"
+        f"#!/bin/bash\n{batch.head_text(job, plan, paths).rstrip()}\n\n"
         + "".join(f"export {name}={shlex.quote(value)}\n" for name, value in (exports or {}).items())
         + "".join(f"{line}\n" for line in prologue)
         + before

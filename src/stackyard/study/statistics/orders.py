@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from stackyard.core.errors import InputError
@@ -37,7 +37,7 @@ def turns(variants: Sequence[str], repeats: int, seed: int, *, warmups: int = 1)
     squares (E. J. Williams, Australian Journal of Scientific Research A 2 (1949) 149), drawn without replacement.
 
     Args:
-        repeats: blocks; orders are fully balanced after each `balanced_after`.
+        repeats: blocks; orders are fully balanced after 2 for two variants, after n or 2n for n of them.
         seed: recorded by the caller.
         warmups: warm-up runs of each variant.
 
@@ -62,11 +62,6 @@ def _drawn(items: Sequence[str], random: Random) -> list[str]:
     return sorted(items, key=lambda _: random.random())
 
 
-def balanced_after(variants: int) -> int:
-    """The number of repeats after which the order is balanced: 2 for two variants, n or 2n for more."""
-    return len(_square(variants))
-
-
 def _rows(variants: int, random: Random) -> Iterator[list[int]]:
     square = _square(variants)
     while True:
@@ -81,16 +76,3 @@ def _square(n: int) -> list[list[int]]:
     zigzag = [(i + 1) // 2 if i % 2 else (n - i // 2) % n for i in range(n)]
     rows = [[(place + shift) % n for place in zigzag] for shift in range(n)]
     return rows if n % 2 == 0 or n == 1 else [*rows, *(row[::-1] for row in rows)]
-
-
-def pairs(
-    order: Sequence[Turn], values: Mapping[int, float], first: str, second: str
-) -> dict[int, tuple[float, float]]:
-    """The values of two variants of each repeat that has both; warm-ups are left out.
-
-    Args:
-        values: by `Turn.order`, the value of each run that has one.
-    """
-    known = {(turn.repeat, turn.variant): values[turn.order] for turn in order if turn.order in values and turn.repeat}
-    both = sorted({repeat for repeat, _ in known if {(repeat, first), (repeat, second)} <= known.keys()})
-    return {repeat: (known[repeat, first], known[repeat, second]) for repeat in both}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.study.statistics.exact import ONE_IN, Interval, between, exponential, logarithms, signed_rank
 from stackyard.study.statistics.series import FEWEST
@@ -156,15 +155,3 @@ def pairs_needed(comparisons: int) -> int:
     1 comparison: 6; 2 and 3: 7; 4 to 6: 8; 8: 9; 25: 10.
     """
     return max(FEWEST, (2 * max(comparisons, 1) * ONE_IN - 1).bit_length())
-
-
-def require_pairs(pairs: int, comparisons: int) -> None:
-    """Refuse a study whose pairs cannot show any difference.
-
-    Raises:
-        InputError: fewer pairs than the number of comparisons needs.
-    """
-    if pairs < (needed := pairs_needed(comparisons)):
-        what = f"{comparisons} comparisons" if comparisons > 1 else "a comparison"
-        message = f"{pairs} pairs cannot show a difference: {what} need{'s' * (comparisons < 2)} {needed}"
-        raise InputError(message, hint=f"use --repeat {needed}, or compare fewer sizes and variants")
