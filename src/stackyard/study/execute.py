@@ -206,7 +206,7 @@ def _ended(study: Study, attempt: Attempt, paths: RunPaths, status: RunStatus) -
     """The end of a run, with its measurements."""
     ended = replace(
         attempt, code=status.code, hosts=status.hosts, started=status.started or attempt.started,
-        seconds=float(status.seconds.get("total", 0)), message=_why(status),
+        seconds=float(status.seconds.get("total", 0)), message=why_of(status),
     )  # fmt: skip
     if not status.over:
         return replace(ended, state="interrupted", message="its job ended before it did")
@@ -219,7 +219,8 @@ def _ended(study: Study, attempt: Attempt, paths: RunPaths, status: RunStatus) -
     return replace(ended, state=state, message="; ".join(measured.problems), measured=measured.to_json())
 
 
-def _why(status: RunStatus) -> str:
+def why_of(status: RunStatus) -> str:
+    """Why a run is not done; empty if it is."""
     if status.ended_well:
         return ""
     return status.message or str(status.first.get("message", "")) or status.state

@@ -18,6 +18,7 @@ from stackyard.launch.api import jobs, runs
 from stackyard.launch.api.calls import recorded_here
 from stackyard.launch.api.jobs import Intent, Job, Workspace
 from stackyard.study import variants
+from stackyard.study.execute import why_of
 from stackyard.study.imports import probe
 from stackyard.study.imports.model import Cores, Fit, Point, fitted, predictions
 from stackyard.study.request import StudyRequest, Variant
@@ -236,7 +237,6 @@ class _Bench:
             here.wait()
         status = runs.current_status(recorded.paths)
         if not status.ended_well:
-            why = status.message or str(status.first.get("message", "")) or status.state
-            raise StackyardError(f"cannot measure {self.name}: {why}",
+            raise StackyardError(f"cannot measure {self.name}: {why_of(status)}",
                                  hint=f"`stackyard runs show {recorded.paths.root}` has its output")  # fmt: skip
         return recorded.paths

@@ -111,7 +111,7 @@ def fitted(points: Sequence[Point], cores: Cores) -> Fit | None:
     Times in which the cores were busy are left out.
     """
     usable = [point for point in points if not cores.are_busy(point)]
-    fits = [fit for who in (NODES, RANKS) if (fit := _fit(usable, who))]
+    fits = [fit for clients in (NODES, RANKS) if (fit := _fit(usable, clients))]
     if not fits:
         return None
     best = min(fits, key=lambda fit: fit.error)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
-from stackyard.host.files import at
 from stackyard.inputs.sites.references import StudyReference
 from stackyard.launch.api.runs import RunPaths, read_run
 from stackyard.study import store
@@ -42,7 +41,6 @@ def _typed(paths: StudyPaths, found: Results) -> Iterator[tuple[tuple[int, str],
             continue
         seen.add(key)
         try:
-            run = paths.root.joinpath(*at.parts(record.last.run))
-            yield key, shlex.join(read_run(RunPaths(run)).command)
-        except (ValueError, StackyardError):
+            yield key, shlex.join(read_run(RunPaths(paths.root / record.last.run)).command)
+        except StackyardError:
             continue
