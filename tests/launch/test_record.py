@@ -23,6 +23,7 @@ from stackyard.launch.records.find import compare, find_run, handle, known_runs
 from stackyard.launch.records.follow import follow
 from stackyard.launch.records.naming import names_directory, new_run, next_run
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.profiled import profiled
 from stackyard.launch.records.record import (
     RunRecord,
     RunStatus,
@@ -45,6 +46,15 @@ def make_run(directory: Path, **values: object) -> RunPaths:
     )
     write_record(paths, replace(made, **values))  # type: ignore[arg-type]
     return paths
+
+
+def test_a_run_says_which_profilers_ran(tmp_path: Path) -> None:
+    asked = make_run(tmp_path, intent={"roles": {"a": {"profile": ["nsys:ranks=0", "torch"]}, "b": {}}})
+    later = make_run(tmp_path)
+    (later.main.profile / "py-spy\n").mkdir(parents=True)
+    (later.main.profile / "notes.txt").touch()
+    marks = [profiled(paths, read_run(paths)) for paths in (asked, later, make_run(tmp_path))]
+    assert marks == [("nsys", "torch"), ("py-spy\\n",), ()]
 
 
 def _several(directory: str, count: int) -> list[str]:

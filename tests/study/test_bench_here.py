@@ -100,6 +100,18 @@ def test_a_run_without_the_metric_is_no_result(here: Here) -> None:
     assert (row["state"], row["value"]) == ("no-value", "")
 
 
+def test_a_run_that_was_profiled_while_it_ran_is_no_result(here: Here) -> None:
+    program = here.directory / "speed.py"
+    started = "import os; os.makedirs(os.environ['STACKYARD_STEP'] + '/profile/torch')  # as `stackyard profile RUN`\n"
+    program.write_text(started + SPEED)
+    words = ("speed.py", "--repeat", "1", "--warmup-runs", "0", *SHAPE, *MEASURE)
+    shown = here.bench(*words, expect=1)
+    assert "n0001-job-a01-r01: no-value: profiled (torch): its times do not count; `stackyard bench --cont" in shown.err
+    program.write_text(SPEED)
+    here.bench("--continue", here.study, "--retry-failed")
+    assert [one["state"] for one in points(here.study)["n0001-job-a01-r01"]] == ["no-value", "done"]
+
+
 def test_what_is_wrong_is_said_before_anything_is_written(here: Here) -> None:
     wrong = {
         ("nothing.py",): "nothing.py not found",
@@ -109,6 +121,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(here: Here) -> None:
         ("speed.py", "--sleep", "1"): "no such option: --sleep",
         ("speed.py", "--measure", "speed=("): "not NAME=PATTERN",
         ("speed.py", "--", "--batch", "{rank}"): "cannot calculate {rank}: rank is not known",
+        ("speed.py", "--profile", "torch"): "a study does not count profiled runs (torch)",
         ("--continue", "."): "is not a study: it has no study.json",
         (): "no program and no study.yaml",
     }

@@ -81,8 +81,12 @@ def outlook(request: StudyRequest, workspace: Workspace, agreed: Callable[[Job],
         agreed: asks for missing acceptances of licences (a launch needs them), and returns the job.
 
     Raises:
-        InputError, MissingError: one of them cannot be planned.
+        InputError, MissingError: one of them cannot be planned, or would be profiled.
     """
+    if request.job.profile:
+        names = ", ".join(request.job.profile)
+        hint = "leave --profile out; profile a run of its own: `stackyard launch --profile`, then `stackyard report`"
+        raise InputError(f"a study does not count profiled runs ({names}): the profiler slows them down", hint=hint)
     first = next(iter(request.all_variants))
     probe = jobs.launch_job(workspace, variants.intent_of(request, first, min(request.nodes), workspace.environ))
     is_here = probe.context.scheduler == "none" or probe.context.allocation is not None

@@ -30,6 +30,7 @@ FAILED = ("failed", "hung")
 """How a run ends through its program. All else (cancelled, a lost node, a time limit) is an interruption, and so is a
 launch that failed without a rank that did: a full disk, a launcher that does not start."""
 
+REPEATED = "`stackyard bench --continue DIR --retry-failed` repeats it without"
 ENDS_S = 90.0
 """Seconds within which a run ends after the process that started it was killed."""
 
@@ -213,6 +214,8 @@ def _ended(study: Study, attempt: Attempt, paths: RunPaths, status: RunStatus) -
     if not status.ended_well:
         is_programs = status.state in FAILED and bool(status.first or status.state == "hung")
         return replace(ended, state="failed" if is_programs else "interrupted")
+    if tools := ", ".join(runs.profiled(paths, runs.read_run(paths))):
+        return replace(ended, state="no-value", message=f"profiled ({tools}): its times do not count; {REPEATED}")
     measured = read_run(paths, study.request.measure, warmup=study.request.warmup_steps)
     is_whole = measured.values and not (study.request.measure and measured.problems)
     state = "done" if is_whole else "no-value"

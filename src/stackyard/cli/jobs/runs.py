@@ -49,11 +49,12 @@ def command(ctx: click.Context, everywhere: bool, as_json: bool) -> None:
 
 def _shown(row: dict[str, Any], everywhere: bool) -> dict[str, str]:
     state = row["state"] if not row["code"] else f"{row['state']} ({row['code']})"
+    marked = f", profiled ({', '.join(row['profiled'])})" if row["profiled"] else ""
     count = f", {row['tasks'].get('done', 0)} of {sum(row['tasks'].values())} done" if row["tasks"] else ""
     return {
         "run": row["folder"] if everywhere else row["run"],
         "how": row["how"],
-        "state": click.style(state, fg=COLORS.get(row["state"], "red")) + count,
+        "state": click.style(state, fg=COLORS.get(row["state"], "red")) + count + marked,
         "nodes": str(row["nodes"]),
         "time": f"{row['seconds']:.1f} s" if row["seconds"] else "",
         "job": row["job"],
@@ -174,6 +175,8 @@ def _report_json(details: RunReport) -> dict[str, Any]:
 
 
 def _show_facts(details: RunReport) -> None:
+    from stackyard.launch.api.runs import profiled
+
     record, status = details.record, details.status
     state = click.style(status.state, fg=COLORS.get(status.state, "red"))
     name = click.style(details.paths.name, bold=True)
@@ -195,6 +198,7 @@ def _show_facts(details: RunReport) -> None:
         "GPUs": str(details.usage.get("gpus", "")),
         "MPI": str(details.usage.get("mpi", "")),
         "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
+        "profiled": ", ".join(profiled(details.paths, record)),
         "directory": str(details.paths.root),
     }
     for number, before in details.attempts.items():

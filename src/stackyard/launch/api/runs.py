@@ -13,6 +13,7 @@ from stackyard.launch.records.find import compare, find_run, handle, known_runs,
 from stackyard.launch.records.follow import follow
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.profiled import profiled
 from stackyard.launch.records.record import RunRecord, RunStatus, read_run, read_status
 from stackyard.launch.records.status import array_tasks, cancel, current_status, why_ended
 
@@ -29,6 +30,7 @@ __all__ = [
     "follow",
     "handle",
     "list_runs",
+    "profiled",
     "rank_log",
     "rank_logs",
     "rank_of",

@@ -13,6 +13,7 @@ from typing import Any
 from stackyard.core.errors import InputError
 from stackyard.launch.records import arrays, naming
 from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.profiled import profiled
 from stackyard.launch.records.record import RunRecord, RunStatus, index_file, read_run, read_status
 
 
@@ -146,6 +147,7 @@ def row(paths: RunPaths, record: RunRecord, status: RunStatus) -> dict[str, Any]
     """A row of the list of runs, as plain values."""
     intent = record.intent
     return {
+        "profiled": list(profiled(paths, record)),
         "run": paths.name,
         "folder": str(paths.root),
         "how": record.how,

@@ -10,6 +10,7 @@
   preflight.json              what the preflight measured
   batch.log                   the batch script's own output
   stacks/                     stacks of ranks that hung
+  profile/<profiler>/         what a profiler wrote, also one that was started while the run was running
   rank.sh  agent.py  plan.json  rankfile ... logs/    the main step
   private.json                variables of a batch job whose values may be secret, for its owner only
   private.sh                  the same for the ranks of a step; both are removed when the run ends
@@ -61,6 +62,8 @@ class StepPaths:
     """Where the rank that has your terminal connects to, with a secret; only while it runs."""
     stacks = Below("stacks")
     """Stacks of hanging ranks, one file per rank."""
+    profile = Below("profile")
+    """What profilers wrote: a directory for each, with its name."""
 
 
 @dataclass(frozen=True)
