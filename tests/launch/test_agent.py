@@ -26,7 +26,7 @@ from support.processes import wait_for
 NODE = Path(sockets.__file__).parent
 PARTS = (
     "agent", "directory", "ends", "handshake", "logs", "machine", "messages", "processes", "ranks", "sockets",
-    "terminal", "uplink", *(f"monitoring/{name}" for name in ("gpuprobe", "stacks", "usage")),
+    "terminal", "uplink", *(f"monitoring/{name}" for name in ("counters", "energy", "gpuprobe", "stacks", "usage")),
     *(f"staging/{name}" for name in ("pack", "stage", "staged", "stagedir", "unpack")),
 )  # fmt: skip
 

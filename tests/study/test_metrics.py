@@ -13,8 +13,8 @@ import pytest
 
 from stackyard.core import plugins
 from stackyard.core.errors import InputError
-from stackyard.launch.records.record import RunStatus
-from stackyard.study.metrics import lines, series
+from stackyard.launch.records.record import RunStatus, write_status
+from stackyard.study.metrics import lines, resources, series
 from stackyard.study.metrics.formats import Format, formats, known_quantity
 from stackyard.study.metrics.measured import Energy, Memory, Quantity
 from stackyard.study.metrics.model import Metric, measured_by
@@ -326,7 +326,9 @@ print(open(os.path.join(os.path.dirname(__file__), "rows")).read(), end="")
     ("77|990|2100|90000\n77.batch|990|2100|800\n77.0|1001|1002|5\n77.1|1003|1999|4200\n77.2|2500|2600|70\n", 4200, ""),
     ("77|990|2100|0\n77.0|1001|1999|0\n", None, "Slurm has no counters"),
     ("77.0|1001|1999|18446744073709551614\n", None, "Slurm has no counters"),
-    ("77.0|1001|Unknown|12\n", None, "Slurm has no counters"), ("", None, "Slurm has no counters"),
+    ("77.0|1001|Unknown|12\n", None, "accounting does not have the end of its step"),
+    ("77|990|2100|90000\n77.batch|990|2100|800\n", None, "accounting has no step of this run"),
+    ("77.0|500|900|12\n77.1|2500|2600|70\n", None, "accounting has no step of this run"),
 ])  # fmt: skip
 def test_energy_is_that_of_the_last_step_within_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str, joules: float | None, why: str
@@ -336,19 +338,47 @@ def test_energy_is_that_of_the_last_step_within_the_run(
     (tmp_path / "bin/sacct").chmod(0o755)
     (tmp_path / "bin/rows").write_text(rows)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr(resources, "LATE_S", 0)
+    own = read_run(run_of(tmp_path, scheduler="slurm", intent={"batch": {"exclusive": True}})).energy
+    # a run of a study, within a job that has several: the same by the number of that job
+    within = run_of(tmp_path, scheduler="slurm", name="b")
+    write_status(within, RunStatus("done", started=1000, ended=2000))
+    for found in (own, read_run(within, job="77", whole_nodes=True).energy):
+        assert found.joules == joules
+        assert (why or "Slurm's ConsumedEnergyRaw") in found.source
+
+
+def test_a_step_whose_end_is_accounted_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sacct").write_text(f"{SACCT}os.system('cd {tmp_path} && cp later rows')\n")
+    (tmp_path / "sacct").chmod(0o755)
+    (tmp_path / "rows").write_text("77.0|1001|Unknown|0\n")
+    (tmp_path / "later").write_text("77.0|1001|1999|4200\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(resources, "LATE_S", 0)
     paths = run_of(tmp_path, scheduler="slurm", intent={"batch": {"exclusive": True}})
-    found = read_run(paths).energy
-    assert found.joules == joules
-    assert (why or "Slurm's ConsumedEnergyRaw") in found.source
+    assert read_run(paths).energy == Energy(4200, "Slurm's ConsumedEnergyRaw")
 
 
 def test_energy_of_shared_nodes_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     status = RunStatus("done", job="77", started=1, ended=2)
     shared = run_of(tmp_path, scheduler="slurm", name="a")
-    assert energy_of(shared, status) == Energy(None, "not measured: the job shares its nodes (--exclusive)")
+    assert energy_of(shared, status) == Energy(None, "not measured: the job may share its nodes (--exclusive)")
     assert energy_of(shared, status, whole_nodes=True).source.startswith("not measured: sacct")
     assert "no Slurm job" in energy_of(run_of(tmp_path, name="b"), status).source
+    outside = RunStatus("done", started=1, ended=2)
+    assert "no Slurm job" in energy_of(shared, outside, whole_nodes=True).source
+
+
+def test_the_energy_of_gpus_is_that_of_their_counters(tmp_path: Path) -> None:
+    paths = run_of(tmp_path, steps(20))
+    assert read_run(paths, energy=False).gpu_energy is None
+    value = {"joules": 7200, "gpus": 2, "source": "NVML's counters of the GPUs", "notes": ["others used GPU 1 of n0"]}
+    paths.usage.write_text(json.dumps({"format": 1, "ranks": [], "gpu_energy": value}))
+    source = "NVML's counters of the GPUs; others used GPU 1 of n0"
+    assert read_run(paths, energy=False).gpu_energy == Energy(7200, source)
+    paths.usage.write_text(json.dumps({"gpu_energy": {**value, "joules": None, "notes": 3}}))
+    assert read_run(paths, energy=False).gpu_energy is None
 
 
 def test_what_was_measured_is_json(tmp_path: Path) -> None:

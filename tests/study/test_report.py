@@ -328,6 +328,20 @@ def test_json_has_null_where_a_record_has_no_number(tmp_path: Path) -> None:
     assert written(study, ".html")
 
 
+def test_the_energy_of_gpus_has_a_column_of_its_own(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "s", noisy(), variants=TWO)
+    for point in (study / "points").glob("*.json"):
+        value = json.loads(point.read_text())
+        energy = {"joules": 36000, "source": "Slurm's ConsumedEnergyRaw"}
+        gpus = {"joules": 7200, "source": "NVML's counters"}
+        value["attempts"][0].get("measured", {}).update(energy=energy, gpu_energy=gpus)
+        point.write_text(json.dumps(value))
+    text = written(study, ".md")
+    assert "| energy of a run's nodes (Wh) | energy of its GPUs alone (Wh) |" in text
+    assert "| 10.00 | 2.000 |" in text
+    assert "energy of the GPUs: NVML's counters" in text
+
+
 def test_32_variants_are_told_apart_by_colour_shape_and_dashes() -> None:
     drawings = []
     for index in range(32):

@@ -216,7 +216,9 @@ def _ended(study: Study, attempt: Attempt, paths: RunPaths, status: RunStatus) -
         return replace(ended, state="failed" if is_programs else "interrupted")
     if tools := ", ".join(runs.profiled(paths, runs.read_run(paths))):
         return replace(ended, state="no-value", message=f"profiled ({tools}): its times do not count; {REPEATED}")
-    measured = read_run(paths, study.request.measure, warmup=study.request.warmup_steps)
+    whole = study.request.job.batch.exclusive is not False if study.about.how == "jobs" else None
+    measured = read_run(paths, study.request.measure, warmup=study.request.warmup_steps, whole_nodes=whole,
+                        job=attempt.place)  # fmt: skip
     is_whole = measured.values and not (study.request.measure and measured.problems)
     state = "done" if is_whole else "no-value"
     return replace(ended, state=state, message="; ".join(measured.problems), measured=measured.to_json())

@@ -196,6 +196,7 @@ def _show_facts(details: RunReport) -> None:
         "staged": str(details.staged.get("summary", "")),
         "memory": str(details.usage.get("memory", "")),
         "GPUs": str(details.usage.get("gpus", "")),
+        "GPU energy": str(details.usage.get("energy", "")),
         "MPI": str(details.usage.get("mpi", "")),
         "seconds": ", ".join(f"{k} {v:.1f}" for k, v in status.seconds.items()),
         "profiled": ", ".join(profiled(details.paths, record)),

@@ -245,8 +245,8 @@ def _keep_placement(run: _Run, result: StepResult) -> None:
 def _keep_usage(run: _Run, result: StepResult) -> None:
     from stackyard.launch.run.usage import usage_report
 
-    if result.usage:
-        report = usage_report(result.usage)
+    if result.usage or result.gpu_energy:
+        report = usage_report(result.usage, result.gpu_energy)
         if report["mpi"]:
             run.listener.notice(f"MPI: {report['mpi']}; stackyard bindings check IMAGE says why")
         atomic.write_json(run.paths.usage, report)

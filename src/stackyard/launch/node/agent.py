@@ -66,8 +66,8 @@ class Agent:
         self.gone_since = {}  # type: dict[int, float]
         self.logs = Logs(os.path.join(log_directory, f"agent-{self.host}.log"), self.file["sizes_s"])
         self.ends = Ends(self.logs, self._report_end)
-        self.went = self.hub_holds = False
-        self.kill_at = self.leave_at = self.next_watch = self.next_refresh = 0.0
+        self.hub_holds = False
+        self.went = self.kill_at = self.leave_at = self.next_watch = self.next_refresh = 0.0
         self.stacks = Stacks(self.directory.path, self.file["py_spy"])
         self.usage = Usage(self.file["gpu_vendor"], MpiLibraries(self.file["mpi_library"], self.file["mpi_names"]))
         self.staged = NodeStaging(self.file, self.directory, self.host)
@@ -129,6 +129,7 @@ class Agent:
         cpus, seen = [*more, "-", "-"][:2]
         place = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
         self.starts.append(place)
+        self.usage.energy.begin(seen)
         if self.hub is not None:
             self.send("start", place)
 
@@ -240,7 +241,7 @@ class Agent:
         if not all(VARIABLE.fullmatch(name) for name in variables):
             self.logs.write(f"unexpected variables: {sorted(variables)}")
             return
-        self.went = True
+        self.went = time.monotonic()
         self.logs.hurry()
         try:
             self._sidecar(variables)
@@ -372,6 +373,7 @@ class Agent:
     def _bye(self) -> "None":
         """Terminate remaining processes of the ranks and the helper program, and remove the node's directory."""
         end_rest(self.directory.path, {rank.pid for rank in self.ranks.values()}, self.sidecar, self.logs.write)
+        self.usage.energy.end(self.went, self.send)
         self._from_logs(0)
         self.staged.close(self.send)
         until = time.monotonic() + 2

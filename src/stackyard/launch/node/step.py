@@ -39,6 +39,7 @@ foreground, both streams into the rank's log.
     {"tail": {"task", "tail"}}      the last lines, later       {"hold": true or false}   send no output meanwhile
     {"grew": true}                  output that is not streamed
     {"beat": {}}                    heartbeat, once a second
+    {"energy": {"gpus": [..]}}      of its GPUs, at the end (`launch.node.monitoring.energy`)
     {"unable": "why"}               the node's own disk is full ...
     {"stacks": {"task", "text"}}
     {"bye": {"unshown": bytes}}     `unshown` was to be streamed, and was not taken in time

@@ -52,6 +52,23 @@ class RankUsage:
 
 
 @dataclass(frozen=True)
+class GpuEnergy:
+    """The energy of the GPUs of a step, from before its ranks ran until after they had ended.
+
+    Attributes:
+        joules: of all of them together; None: not measured.
+        gpus: their number.
+        source: the counters; or why it was not measured.
+        notes: what else it counts: other users of these GPUs.
+    """
+
+    joules: float | None
+    gpus: int
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Cause:
     """A known cause that matched the failure. `rule` names the row of the table."""
 
@@ -119,6 +136,7 @@ class StepResult:
     usage: tuple[RankUsage, ...] = ()
     staged: StagedFiles | None = None
     lost: tuple[str, ...] = ()
+    gpu_energy: GpuEnergy | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

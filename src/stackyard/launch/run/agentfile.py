@@ -59,9 +59,9 @@ def start():
         for name in {packages!r}:
             sys.modules[name] = types.ModuleType(name)
             sys.modules[name].__path__ = []
-        for (name, _), code in zip(PARTS, codes()):
+        for (name, text), code in zip(PARTS, codes()):
             part = sys.modules[name] = types.ModuleType(name)
-            part.__package__ = name.rpartition(".")[0]
+            part.__package__, part.__text__ = name.rpartition(".")[0], text
             exec(code, part.__dict__)
         main = sys.modules["{package}.agent"].main
     except (ImportError, SyntaxError):

@@ -227,8 +227,8 @@ class Hub:
         elif kind == "sidecar" and not self.state:
             text = f"the helper program of rank 0 on {link.host} exited with status {value['status']}"
             self._fail("failed", text, code=value["code"], host=link.host, tail=tuple(value["tail"]))
-        elif kind == "tail":
-            self.seen.add_tail(int(value["task"]), tuple(value["tail"]))
+        elif kind in ("tail", "energy"):
+            self.seen.add(kind, link.node, value)
         elif kind == "unable" and not self.state:
             self._fail("no-start", f"{link.host}: {value}", host=link.host)
         elif kind == "bye":

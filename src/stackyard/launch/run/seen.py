@@ -19,6 +19,7 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Cause, Failure, Placement, StagedFiles, State, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, mistakes, site_rules
+from stackyard.launch.run.energy import gpu_energy
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
 from stackyard.launch.run.verdict import TaskEnd, describe, first_of, is_consequence, left_early
 from stackyard.yard.kinds.payload import IMAGES
@@ -50,6 +51,7 @@ class StepFacts:
         self.places: dict[int, Placement] = {}
         self.codes: dict[int, int] = {}
         self.usage: dict[int, tuple[str, dict[str, Any]]] = {}
+        self.energy: dict[int, Any] = {}
         self.facts: dict[str, Any] = {}
         self._serves = any(role.serves for role in file.roles)
         self._awaited = set(_to_end(file)) if self._serves else set()
@@ -119,8 +121,12 @@ class StepFacts:
         if usage:
             self.usage[task] = host, usage
 
-    def add_tail(self, task: int, tail: tuple[str, ...]) -> None:
-        """Record the last lines of a failed rank, which arrived after the report of its end."""
+    def add(self, kind: str, node: int, value: Any) -> None:
+        """Record what arrives after a rank's end: the last lines of a failed one, or the energy of its node's GPUs."""
+        if kind == "energy":
+            self.energy[node] = value
+            return
+        task, tail = int(value["task"]), tuple(value["tail"])
         self.failures = [replace(one, tail=tail) if one.task == task else one for one in self.failures]
 
     def blame(self, host: str, code: int, message: str, tail: tuple[str, ...]) -> None:
@@ -202,6 +208,7 @@ def result(seen: StepFacts, plan: Plan, listener: Listener, causes: Sequence[str
     return StepResult(
         state, code, first, placements, hosts, seen.seconds, output, _failed(seen), seen.warned,
         usage=ranks_usage(seen.file, seen.usage), staged=seen.staged, lost=seen.lost_hosts,
+        gpu_energy=gpu_energy(seen.file, placements, seen.energy),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from stackyard.core.findings import counted, some
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.records.outcome import Cause, RankUsage
+from stackyard.launch.records.outcome import Cause, GpuEnergy, RankUsage
 from stackyard.launch.run.verdict import TaskEnd
 
 MOST_RANKS = 1000
@@ -66,12 +66,13 @@ def with_usage(cause: Cause | None, task: int, sent: Mapping[str, Any]) -> Cause
     return replace(cause, remedy=f"{said}; {cause.remedy}") if said else cause
 
 
-def usage_report(usage: Sequence[RankUsage]) -> dict[str, Any]:
-    """The content of usage.json: a sentence about memory, GPUs, and MPIs other than the host's; largest ranks."""
+def usage_report(usage: Sequence[RankUsage], energy: GpuEnergy | None = None) -> dict[str, Any]:
+    """The content of usage.json: a sentence about memory, GPUs, MPIs other than the host's, energy; largest ranks."""
     most = sorted(usage, key=lambda one: (-one.peak_bytes, -one.gpu_peak_bytes, one.task))[:MOST_RANKS]
     ranks = [asdict(one) for one in sorted(most, key=lambda one: one.task)]
-    sentences = {"memory": _memory(usage), "gpus": _gpus(usage), "mpi": _mpi(usage)}
-    return {"format": 1, "measured": len(usage), **sentences, "ranks": ranks}
+    sentences = {"memory": _memory(usage), "gpus": _gpus(usage), "energy": _energy(energy), "mpi": _mpi(usage)}
+    gpu_energy = asdict(energy) if energy else None
+    return {"format": 1, "measured": len(usage), **sentences, "gpu_energy": gpu_energy, "ranks": ranks}
 
 
 def _mpi(usage: Sequence[RankUsage]) -> str:
@@ -104,6 +105,13 @@ def _gpus(usage: Sequence[RankUsage]) -> str:
     used = f", {round(sum(known) / len(known))} % busy on average" if known else ""
     peak = f"peak {_gib(top.gpu_peak_bytes)} of {_gib(top.gpu_total_bytes)}"
     return f"{peak} (rank {top.task} on {top.host}){used}"
+
+
+def _energy(energy: GpuEnergy | None) -> str:
+    if energy is None:
+        return ""
+    used = "" if energy.joules is None else f"{energy.joules / 3600:.4g} Wh of {counted(energy.gpus, 'GPU')}: "
+    return "; ".join((f"{used}{energy.source}", *energy.notes))
 
 
 def _gib(size: float) -> str:

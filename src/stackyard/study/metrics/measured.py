@@ -87,7 +87,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Energy:
-    """The energy of all nodes of a run. `joules` is None where it was not measured; `source` says how, or why not."""
+    """The energy of all nodes of a run, or of its GPUs. `joules` is None if not measured; `source` says how, or why."""
 
     joules: float | None
     source: str
@@ -101,6 +101,8 @@ class Measured:
         values: the declared metrics in their order; without any those that are known, the most telling first.
         problems: ``NAME: why it has no value, and what to do``.
         memory: None where it was not measured.
+        energy: that of whole nodes.
+        gpu_energy: that of the GPUs alone, a part of the other; None of a run without GPUs.
         notes: what a reader of the numbers should know.
     """
 
@@ -109,6 +111,7 @@ class Measured:
     memory: Memory | None
     energy: Energy
     notes: tuple[str, ...]
+    gpu_energy: Energy | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a record."""

@@ -11,7 +11,7 @@ from stackyard.study.metrics.formats import Declared, Format, formats
 from stackyard.study.metrics.lines import lines
 from stackyard.study.metrics.measured import Energy, Measured, Quantity, Value
 from stackyard.study.metrics.model import Metric
-from stackyard.study.metrics.resources import energy_of, memory_of
+from stackyard.study.metrics.resources import energy_of, gpu_energy_of, memory_of
 from stackyard.study.metrics.series import MOST, NoValueError, Series, Summary, over_ranks, summarise
 
 MOST_LOGS = 512
@@ -26,6 +26,7 @@ def read_run(
     plugins: Sequence[str] = (),
     energy: bool = True,
     whole_nodes: bool | None = None,
+    job: str = "",
 ) -> Measured:
     """Read the metrics, the memory and the energy of a run that has ended, in any way.
 
@@ -38,6 +39,7 @@ def read_run(
         plugins: names of formats that plug-ins add.
         energy: ask the scheduler for it.
         whole_nodes: the run had its nodes for itself; None: what its own request says.
+        job: the job in which it ran, if it was not a job of its own.
 
     Raises:
         InputError: no such plug-in, or a record or a status that cannot be read.
@@ -52,8 +54,8 @@ def read_run(
     if tags or not (metrics or found.summaries):
         _read_events(paths, status, tags, found)
     values, problems = found.values({metric.name: metric for metric in metrics})
-    used = energy_of(paths, status, whole_nodes) if energy else Energy(None, "not measured: not asked for")
-    return Measured(values, problems, memory_of(paths), used, tuple(found.notes))
+    used = energy_of(paths, status, whole_nodes, job) if energy else Energy(None, "not measured: not asked for")
+    return Measured(values, problems, memory_of(paths), used, tuple(found.notes), gpu_energy_of(paths))
 
 
 class _Found:

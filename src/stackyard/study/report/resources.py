@@ -31,7 +31,8 @@ _COLUMNS = (
     _Column("slowest rank (%)", ("slowest_by",), median, 100),
     _Column("memory of a rank (GiB)", ("memory", "peak_bytes"), max, 2**-30),
     _Column("GPU memory of a rank (GiB)", ("memory", "gpu_peak_bytes"), max, 2**-30),
-    _Column("energy of a run (Wh)", ("energy", "joules"), median, 1 / 3600),
+    _Column("energy of a run's nodes (Wh)", ("energy", "joules"), median, 1 / 3600),
+    _Column("energy of its GPUs alone (Wh)", ("gpu_energy", "joules"), median, 1 / 3600),
 )  # fmt: skip
 
 
@@ -85,10 +86,12 @@ def _notes(runs: Sequence[Mapping[str, object]], shown: Sequence[str]) -> Iterat
     """Why something was not measured, and what the reader of the numbers noted, each with the number of runs."""
     found: dict[str, int] = {}
     for run in runs:
-        energy, notes = run.get("energy"), run.get("notes")
+        energy, gpus, notes = run.get("energy"), run.get("gpu_energy"), run.get("notes")
         texts = list(notes) if isinstance(notes, list) else []
         if isinstance(energy, Mapping) and energy.get("joules") is None:
-            texts.append(f"energy {energy.get('source', 'not measured')}")
+            texts.append(f"energy of the nodes {energy.get('source', 'not measured')}")
+        if isinstance(gpus, Mapping):
+            texts.append(f"energy of the GPUs: {gpus.get('source')}")
         if "memory" not in shown:
             texts.append("memory not measured")
         for text in texts:

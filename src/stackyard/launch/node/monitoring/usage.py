@@ -11,6 +11,7 @@ import os
 import time
 
 from stackyard.launch.node.machine import slurp
+from stackyard.launch.node.monitoring.energy import GpuEnergy
 from stackyard.launch.node.monitoring.gpuprobe import GpuProbe
 
 TYPE_CHECKING = False
@@ -37,6 +38,7 @@ class Usage:
         self._group = Group()
         self._gpus = GpuProbe(gpu_vendor)
         self._mpi = mpi or MpiLibraries("", ())
+        self.energy = GpuEnergy(gpu_vendor)
 
     def look(self, ranks: "list[Rank]", now: "float", at_once: "bool" = False) -> "None":
         """Take a sample if it is due; with `at_once` before the ranks are terminated."""
