@@ -301,6 +301,10 @@ class LaunchPolicy(LateModel):
     start_s: float = Field(60, ge=1, description="Seconds within which all nodes, and then all ranks, must report")
     lost_s: float = Field(60, ge=2, description="Seconds of silence after which a node is lost")
     grace_s: float = Field(5, ge=0, description="Seconds from SIGTERM to SIGKILL")
+    probe: bool = Field(True, description="Ranks have the probe on PYTHONPATH, for `profile RUN`, --profile and --hang")
+    probe_signal: int = Field(
+        43, ge=35, le=64, description="With --hang: the real-time signal for stacks; 43 is SIGRTMIN+9 (kill -l)"
+    )
     runs: OptionalPath = Field("runs", description="Where runs are recorded, relative to the working directory")
     prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
 

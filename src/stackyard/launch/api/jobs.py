@@ -10,7 +10,7 @@ from dataclasses import field
 
 from stackyard.core.late import dataclass
 from stackyard.launch.jobs.batch import batch_script, submit, submit_command
-from stackyard.launch.jobs.carry_out import Stream, carry_out
+from stackyard.launch.jobs.carry_out import Stream, carry_out, watch_options
 from stackyard.launch.jobs.here import LocalLaunch, end_with_caller
 from stackyard.launch.jobs.job import (
     Job,
@@ -98,7 +98,7 @@ def preview_launch(job: Job) -> Preview:
         InputError, MissingError: the job cannot be planned.
     """
     plan, paths = job.plan(), next_run(job.workspace.runs)
-    return Preview(paths, plan, preview(paths.main, plan, run=paths.name))
+    return Preview(paths, plan, preview(paths.main, plan, run=paths.name, options=watch_options(job, "first")))
 
 
 def preview_submission(job: Job) -> Preview:

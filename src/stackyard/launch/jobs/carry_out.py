@@ -170,7 +170,7 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
         grace_s=site.grace_s if own.grace_s is None else own.grace_s,
         end_within_s=max(1.0, batch.signal_s - LEAVE_S) if batch.requeue and batch.signal_s else 0.0,
         hang_min=job.intent.hang_min, stream=stream, logs=own.logs, interface=job.site.launch.interface,
-        py_spy=str(spy) if spy else "",
+        py_spy=str(spy) if spy else "", probe=site.probe, probe_signal=site.probe_signal if own.hang_min else 0,
         queued=job.context.scheduler != "none" and job.context.allocation is None, causes=job.site.causes,
     )  # fmt: skip
 
@@ -201,7 +201,7 @@ def _preflight(run: _Run) -> tuple[str, ...]:
         return make_plan(narrowed, job.site, job.context, hosts=hosts, program=argv)
 
     def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
-        return run_step(step, plan, listener, run=run.paths.name, options=run.options)
+        return run_step(step, plan, listener, run=run.paths.name, options=replace(run.options, probe=False))
 
     run.listener.phase("preflight")
     kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())

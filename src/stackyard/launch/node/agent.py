@@ -244,6 +244,7 @@ class Agent:
         self.went = time.monotonic()
         self.logs.hurry()
         try:
+            self.directory.probe(self.file["probe_files"])
             self._sidecar(variables)
             self.directory.go(dict(variables, **self.staged.variables))
             self.directory.sweep(self.host)

@@ -2,14 +2,13 @@
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH106, PTH108, PTH110, PTH116, PTH118, PTH123
+# ruff: noqa: PTH102, PTH110, PTH116, PTH118, PTH123
 
 import _thread
 import contextlib
 import os
 
-from stackyard.launch.node.left import locked, sweep
-from stackyard.launch.node.machine import listed
+from stackyard.launch.node.left import locked, remove, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +43,13 @@ class NodeDirectory:
         """Let the shims start their programs, with these variables."""
         self.put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
 
+    def probe(self, files: "dict[str, str]") -> "None":
+        """Write the files of the probe, which the programs import. Raises OSError."""
+        if files:
+            os.mkdir(os.path.join(self.path, "probe"), 0o700)
+        for name, text in files.items():
+            self.put(os.path.join("probe", name), text)
+
     def stop(self, message: "str") -> "None":
         """Make the shims exit without starting their programs. The first message counts: others follow from it."""
         if not os.path.exists(os.path.join(self.path, "stop")):
@@ -67,11 +73,7 @@ class NodeDirectory:
 
     def remove(self) -> "None":
         """Remove the directory with everything in it."""
-        for directory in (os.path.join(self.path, "libs"), self.path):  # libs: of a container's runtime
-            with contextlib.suppress(OSError):
-                for name in listed(directory):
-                    os.unlink(os.path.join(directory, name))
-                os.rmdir(directory)
+        remove(self.path)
 
 
 def _quoted(value: "str") -> "str":

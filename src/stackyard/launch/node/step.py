@@ -14,6 +14,7 @@ that several simulated nodes on one machine have one each). Where another user h
                 meanwhile, as long as that process lives (`launch.node.staging.stage`)
     ack.<local> the hub has received this task's exit status; the shim exits then (at most 2 s later). The last ones
                 of a node exit when the directory is gone: a scheduler may kill the agent with the node's last task
+    probe/      the probe (`stackyard.launch.probe`), written before ``go``, and the sockets of the ranks' processes
     lock        held by the agent as long as it lives (`launch.node.left`)
 
 **Order.** The launcher starts `rank.sh` for every task. Each shim reads its identity (a complete set of one launcher's
@@ -139,6 +140,8 @@ class StepFile:
         shown: the tasks whose output is streamed as the first one's: the first of each role.
         sizes_s: the interval for checking the length of logs that are not streamed; 0: no checks after the first
             output.
+        probe: whether the ranks have the probe; `probe_signal`: on which their Python processes write their stacks;
+            0: none (`stackyard.launch.probe`).
         mpi_library: the host's MPI, which the ranks should load in their image; empty: not checked.
         mpi_names: the names of the libraries of all MPIs.
     """
@@ -171,6 +174,8 @@ class StepFile:
     start_s: float = 60.0
     sizes_s: float = 0.0
     py_spy: str = ""
+    probe: bool = False
+    probe_signal: int = 0
     stage: PlannedStage | None = None
     mpi_library: str = ""
     mpi_names: tuple[str, ...] = ()

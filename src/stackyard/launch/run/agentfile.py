@@ -23,6 +23,7 @@ from typing import Any
 from stackyard.launch.node.step import StepFile
 
 PARTS = Path(__file__).parent.parent / "node"
+PROBE = Path(__file__).parent.parent / "probe"
 PACKAGE = "stackyard.launch.node"
 STAGE = f"{PACKAGE}.staging.stage"
 """The part that only a step with staged files needs; it imports the other parts that stage."""
@@ -88,8 +89,14 @@ def agent_text(file: StepFile) -> str:
         packages=_packages(parts),
         parts=parts,
         compiled=_compiled(file.stage is not None),
-        plan=json.dumps(file.for_agents()),
+        plan=json.dumps({**file.for_agents(), "probe_files": probe_files() if file.probe else {}}),
     )
+
+
+@cache
+def probe_files() -> dict[str, str]:
+    """The text of each file of the probe, which the agents write on their nodes."""
+    return {path.name: path.read_text(encoding="utf-8") for path in PROBE.glob("*.py") if path.stem != "__init__"}
 
 
 def plan_of(text: str) -> dict[str, Any]:

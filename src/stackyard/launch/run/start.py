@@ -40,6 +40,7 @@ class WatchOptions:
         python: the interpreter of the agents: Python 3.6 or newer, at this path on all nodes; empty: each node's own,
             else this program's.
         py_spy: the program on the nodes, for stack traces; empty: the kernel's view only.
+        probe: whether the ranks have the probe; `probe_signal`: as in `StepFile`.
         queued: the launcher waits in a queue for its nodes (srun outside of an allocation); `start_s` begins with the
             first node.
         attempt: the number of this start of the program within one allocation.
@@ -60,6 +61,8 @@ class WatchOptions:
     interface: str = ""
     python: str = ""
     py_spy: str = ""
+    probe: bool = False
+    probe_signal: int = 0
     queued: bool = False
     attempt: int = 1
     stage_key: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -81,7 +84,8 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
         attempt=options.attempt,
         beat_s=options.beat_s,
         lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
-        sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy, stage=_stage(plan, options),
+        sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy, probe=options.probe,
+        probe_signal=options.probe_signal, stage=_stage(plan, options),
         **_mpi(plan),
     )  # fmt: skip
 
@@ -159,9 +163,9 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
     return (*(word.replace("{step}", str(step.root)) for word in plan.line.words), str(step.shim))
 
 
-def preview(step: StepPaths, plan: Plan, *, run: str) -> dict[str, str]:
+def preview(step: StepPaths, plan: Plan, *, run: str, options: WatchOptions) -> dict[str, str]:
     """The files that `prepare` would write, by name, without writing them; the hub's addresses are unknown yet."""
-    file = step_file(step, plan, run=run, hubs=(), options=WatchOptions())
+    file = step_file(step, plan, run=run, hubs=(), options=options)
     texts = {name: text.replace("{step}", str(step.root)) for name, text in plan.line.files.items()}
     return {**texts, "rank.sh": shim_text(step, file, plan)}
 

@@ -212,8 +212,19 @@ def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> st
     return "\n".join(
         (f"{name}() {{", *lines, posix.change_text(plan.change)
          + shell.site_variables(plan.variables, file.run) + (_PRIVATE if plan.private else "") + _GLOO
-         + shell.exports(plan.program.variables) + "}\n\n")
+         + shell.exports(plan.program.variables) + _probe(file) + "}\n\n")
     )  # fmt: skip
+
+
+def _probe(file: StepFile) -> str:
+    """The variables of the probe; its directory is first, whatever else is on PYTHONPATH."""
+    if not file.probe:
+        return ""
+    signal = f"  export STACKYARD_PROBE_SIGNAL={file.probe_signal}\n" if file.probe_signal else ""
+    return (
+        "if [[ ${STACKYARD_PROBE-} != off ]]; then\n"
+        f'  export PYTHONPATH="$sy_dir/probe${{PYTHONPATH:+:$PYTHONPATH}}"\n{signal}fi\n'
+    )
 
 
 _PRIVATE = """. "$sy_step/private.sh" || sy_unfit "cannot read $sy_step/private.sh, which has variables of this job"

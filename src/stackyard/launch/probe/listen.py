@@ -1,0 +1,231 @@
+"""The half of the probe that answers requests and runs traces, in processes that have imported a framework.
+
+A thread waits on the process's UNIX socket; it is not one of `threading`, so that programs that count their threads see
+none. Python 3.6 or newer; see the package.
+"""
+# ruff: noqa: PTH101, PTH108, PTH110, PTH118, PTH123, SIM105
+
+import _thread
+import atexit
+import functools
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import types
+from importlib.machinery import SourceFileLoader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TRACE, FRAMEWORKS = "STACKYARD_TRACE_", ("torch", "tensorflow", "jax")
+LINE_LIMIT, READ_S, MAIN_S = 1 << 16, 5.0, 1.0
+NAME = re.compile("[a-z_]+")
+WORKER = re.compile(rb"multiprocessing[.](?:spawn|forkserver|resource_tracker)")
+
+
+class Probe:
+    """The traces of this process, and its socket."""
+
+    def __init__(self, here: "str") -> "None":
+        self.here = here
+        self.pid, self.worker = os.getpid(), _is_worker()
+        self.rank = int(os.environ.get("RANK") or os.environ.get("STACKYARD_TASK") or 0)
+        self.frameworks = []  # type: list[str]
+        self.traces = {}  # type: dict[str, Any]
+        self.results = {}  # type: dict[str, dict[str, Any]]
+        self.until = {}  # type: dict[str, float]
+        self.lock, self.listening, self.ending = threading.RLock(), False, False
+        self.wake = socket.socketpair()
+
+    # in the program's own thread
+
+    def imported(self, framework: "str") -> "None":
+        """A framework has been imported, or (empty) the program has just begun."""
+        if os.getpid() != self.pid or framework in self.frameworks:
+            return
+        self.frameworks += [framework] if framework else []
+        wanted = [name[len(TRACE) :].lower() for name in os.environ if name.startswith(TRACE) and not self.worker]
+        for name in wanted:
+            if name == framework or (not framework and name not in FRAMEWORKS):
+                self._try(self._begin, name)
+        if not self.listening:
+            self.listening = True
+            atexit.register(self.end)
+            address = _bound(self.here, f"{self.pid}.sock")
+            _thread.start_new_thread(self._serve, (address,))
+
+    def _begin(self, name: "str") -> "None":
+        self.start(name, json.loads(os.environ[TRACE + name.upper()]))
+        free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        if free and threading.current_thread() is threading.main_thread():  # else the program handles it, or cannot
+            for end in self.wake:
+                end.setblocking(False)
+            before = signal.set_wakeup_fd(self.wake[1].fileno())
+            if before != -1:
+                signal.set_wakeup_fd(before)
+            signal.signal(signal.SIGTERM, self.terminated)
+
+    def terminated(self, number: "int", _frame: "object") -> "None":
+        """The handler of SIGTERM: as without one, but for the traces."""
+        self.end()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def end(self) -> "None":
+        """Stop all traces and remove the socket."""
+        self.ending = True
+        if os.getpid() == self.pid:
+            for name in list(self.traces):
+                self._try(self.stop, name)
+            _remove(os.path.join(self.here, f"{self.pid}.sock"))
+
+    def _try(self, what: "Any", name: "str") -> "None":
+        try:
+            what(name)
+        except Exception as error:
+            sys.stderr.write(f"stackyard: trace {name}: {_said(error)}\n")
+
+    # traces
+
+    def start(self, name: "str", options: "dict[str, Any]") -> "dict[str, Any]":
+        """Load a trace and start it."""
+        with self.lock:
+            if name in self.traces and self._runs(name):
+                raise ValueError(f"{name} is traced already")
+            path = os.path.join(self.here, name + "_trace.py")
+            if not NAME.fullmatch(name) or not os.path.exists(path):
+                raise ValueError(f"no such trace: {name}")
+            trace = self.traces.get(name) or _load(f"stackyard_{name}_trace", path)
+            trace.start(dict({"rank": self.rank}, **options))
+            self.traces[name] = trace
+            self.results.pop(name, None)
+            if options.get("seconds"):
+                self.until[name] = time.monotonic() + float(options["seconds"])
+        return {}
+
+    def stop(self, name: "str") -> "dict[str, Any]":
+        """Stop a trace; what it has written."""
+        with self.lock:
+            self.until.pop(name, None)
+            if name not in self.results:
+                self.results[name] = self.traces[name].stop()
+            return self.results[name]
+
+    def _runs(self, name: "str") -> "bool":
+        return name not in self.results and bool(getattr(self.traces[name], "running", lambda: True)())
+
+    # in the probe's thread
+
+    def _serve(self, address: "socket.socket") -> "None":
+        waits = select.poll()
+        waits.register(address, select.POLLIN)
+        waits.register(self.wake[0], select.POLLIN)
+        while os.getpid() == self.pid:
+            now = time.monotonic()
+            for name in [name for name, until in self.until.items() if until <= now]:
+                self._try(self.stop, name)
+            left = [max(0.0, until - now) for until in self.until.values()]
+            for number, _ in waits.poll(1000 * min(left) if left else None):
+                if number == address.fileno():
+                    self._answer(address.accept()[0])
+                elif signal.SIGTERM in self.wake[0].recv(64):
+                    self._terminate()
+
+    def _terminate(self) -> "None":
+        """SIGTERM has come; the program's thread may wait in C, for ever."""
+        until = time.monotonic() + MAIN_S
+        while time.monotonic() < until and not self.ending:
+            time.sleep(0.05)
+        if not self.ending:
+            self.end()
+            if signal.getsignal(signal.SIGTERM) == self.terminated:
+                os._exit(128 + signal.SIGTERM)
+
+    def _answer(self, guest: "socket.socket") -> "None":
+        """Serve one request; whatever it brings, the program goes on."""
+        try:
+            guest.settimeout(READ_S)
+            user = struct.unpack("3i", guest.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+            if user != os.getuid():
+                raise PermissionError(f"not for user {user}")
+            line = b""
+            while not line.endswith(b"\n") and len(line) < LINE_LIMIT:
+                more = guest.recv(LINE_LIMIT)
+                line += more or b"\n"
+            answer = dict(self._do(json.loads(line.decode())), ok=True)
+        except Exception as error:
+            answer = {"ok": False, "error": _said(error)}
+        try:
+            guest.sendall(json.dumps(answer).encode() + b"\n")
+        except OSError:
+            pass
+        finally:
+            guest.close()
+
+    def _do(self, request: "dict[str, Any]") -> "dict[str, Any]":
+        what = request["do"]
+        if what == "state":
+            traces = {n: {"running": self._runs(n), "result": self.results.get(n)} for n in self.traces}
+            return {"pid": self.pid, "rank": self.rank, "worker": self.worker, "frameworks": self.frameworks,
+                    "traces": traces}  # fmt: skip
+        if what == "start":
+            return self.start(request["trace"], request.get("options", {}))
+        if what == "stop":
+            names = [request["trace"]] if "trace" in request else list(self.traces)
+            return {"stopped": {name: self.stop(name) for name in names}}
+        if what == "recorder":
+            return dict(_load("stackyard_recorder", os.path.join(self.here, "recorder.py")).dump(request["output"]))
+        raise ValueError(f"no such request: {what}")
+
+
+def _is_worker() -> "bool":
+    """Whether multiprocessing started this process, which has the variables of its rank."""
+    with open("/proc/self/cmdline", "rb") as stream:
+        return bool(WORKER.search(stream.read(4096)))
+
+
+def _load(name: "str", path: "str") -> "Any":
+    module = types.ModuleType(name)
+    SourceFileLoader(name, path).exec_module(module)
+    return module
+
+
+def _bound(here: "str", name: "str") -> "socket.socket":
+    """A listening socket below this directory, of any length: a socket's address has 107 bytes."""
+    directory = os.open(here, os.O_RDONLY)
+    try:
+        path = f"/proc/self/fd/{directory}/{name}"
+        _remove(path + ".new")
+        bound = socket.socket(socket.AF_UNIX)
+        bound.bind(path + ".new")
+        os.chmod(path + ".new", 0o600)
+        bound.listen(8)
+        os.rename(path + ".new", path)  # it answers from now on
+        return bound
+    finally:
+        os.close(directory)
+
+
+def _remove(path: "str") -> "None":
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _said(error: "Exception") -> "str":
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+@functools.lru_cache(maxsize=1)
+def get(here: "str") -> "Probe":
+    """The probe of this process; `here` is the directory of its files."""
+    return Probe(here)
