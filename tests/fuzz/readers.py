@@ -549,7 +549,7 @@ READERS = {
         commands("bindings show {}", "bindings show --as site {}", "bindings show --as lua {}"),
     ),
     "checks of a site": Reader("checks.yaml", [SITE_CHECKS], _site_checks),
-    "causes of a site": Reader("causes.yaml", _files("launch/run/causes.yaml", where=SOURCES), _site_causes),
+    "causes of a site": Reader("causes.yaml", _files("launch/run/rules/memory.yaml", where=SOURCES), _site_causes),
     "sif": Reader("x.sif", [_sif()], commands("image inspect {}", "image inspect --json {}", "image check {}")),
     "saved image": Reader("saved.tar", [_saved()], _archive),
     "layer": Reader("layer.tar", [LAYER, gzip.compress(LAYER, mtime=0)], _layer),

@@ -163,6 +163,7 @@ VERBS: dict[str, list[str]] = {
     "lint": ["lint {beside}/job.sh", "lint --fix {beside}/job.sh"],
     "bench": ["bench {beside}/study/study.yaml --dry-run", "bench --continue {beside}/study --dry-run"],
     "report": ["report {beside}/study", "report {beside}/study -o {new}.html", "report {beside}/study {beside}/study"],
+    "doctor": ["doctor {run}", "doctor {beside}"],
     "runs": ["runs", "runs show {run}", "runs logs {run}", "runs show 2026-11-26-002"],
     "image": ["image status", "image list", "image inspect {beside}/app.sif", "image check tool/1.0"],
     "recipe": ["recipe tool/3.0 --as containerfile --base docker://debian:trixie -o {new}"],

@@ -16,8 +16,8 @@ SYNONYMS = {
     "build": "deploy", "create": "deploy", "install": "deploy", "publish": "deploy", "ls": "list", "avail": "list",
     "rm": "remove", "delete": "remove", "uninstall": "remove", "undo": "rollback", "clean": "gc", "check": "verify",
     "exec": "run", "activate": "shell", "info": "show", "log": "history", "add": "extend", "srun": "launch",
-    "sbatch": "submit", "job": "runs", "jobs": "runs", "queue": "runs", "hide": "withdraw", "doctor": "fsck",
-    "help": "--help", "version": "--version", "freeze": "export",
+    "sbatch": "submit", "job": "runs", "jobs": "runs", "queue": "runs", "hide": "withdraw",
+    "diagnose": "doctor", "help": "--help", "version": "--version", "freeze": "export",
 }  # fmt: skip
 """What people type who know another tool, and the verb or option that does it here."""
 _UNREADABLE = r"\w+ '(.*)' is not readable\.$"

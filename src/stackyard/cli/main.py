@@ -58,6 +58,9 @@ SECTIONS = {
         "bench": "measure a program on several sizes or in several variants, several times",
         "report": "show the results of a study, and write them as HTML, Markdown, CSV, JSON or SVG",
     },
+    "Diagnose": {
+        "doctor": "find the first cause of a failure in the logs of a run or of any program",
+    },
     "Images and containers": {
         "image": "build, mount, inspect and transfer images of revisions",
         "recipe": "write a Containerfile or an Apptainer definition that builds a revision's image elsewhere",
@@ -79,7 +82,9 @@ SECTIONS = {
     },
 }
 """The verbs, with what they do, by what people are about to do."""
-PLACES = dict(zip(SECTIONS, ("publish", "look", "extensions", "jobs", "study", "images", "yard"), strict=True))
+PLACES = dict(
+    zip(SECTIONS, ("publish", "look", "extensions", "jobs", "study", "doctor", "images", "yard"), strict=True)
+)
 """The directory of each section's verbs, below ``stackyard/cli``."""
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 
@@ -93,7 +98,9 @@ def _stopped(how: str) -> str:
     verb = next((word for word in sys.argv[1:] if word in VERBS), "")
     if verb in ("submit", "runs", "bench"):
         return f"{how}: jobs that were submitted go on; `stackyard runs` shows them"
-    return how if verb in {**SECTIONS["Look and use"], **SECTIONS["Jobs"]} else f"{how}: {_AGAIN}"
+    return (
+        how if verb in {**SECTIONS["Look and use"], **SECTIONS["Jobs"], **SECTIONS["Diagnose"]} else f"{how}: {_AGAIN}"
+    )
 
 
 class LazyGroup(SuggestingGroup):

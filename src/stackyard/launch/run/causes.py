@@ -1,11 +1,15 @@
-"""Known causes of failures: how each is recognised, why it happens, and the remedy. The rules are in causes.yaml.
+"""Known causes of failures: how each is recognised, why it happens, and the remedy. The rules are in rules/*.yaml.
 
-A site adds its own in the same format, in the files listed under `causes` in site.yaml; they are tried first.
+The first cause counts, not what follows from it: of the failures in a log (`launch.run.loglines`) the earliest whose
+rule is a cause; if there is none the earliest consequence (a lost connection, a time-out); last what is only general
+(a signal). A site adds rules in the same format, in the files listed under `causes` in site.yaml, which precede the
+others.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,10 +19,18 @@ from typing import Any
 
 from stackyard.core.errors import ManyErrors, StackyardError
 from stackyard.launch.records.outcome import Cause
+from stackyard.launch.run.limits import LIMITS, with_limit
+from stackyard.launch.run.loglines import Line, Match, Scan, parse
 
-_KEYS = {"name", "patterns", "codes", "when", "cause", "remedy", "source"}
-_PREFIX = re.compile(r"(?:\[(?:rank|default)?\d+(?:, ?\d+)?\](?:<std(?:out|err)>)?: ?|\d+: )+")
-"""What torch, torchrun, mpirun (``--tag-output``) and srun (``-l``) put before a rank's lines."""
+KINDS = ("site", "certain", "cause", "unknown", "consequence", "general")
+"""By precedence: rules of the site; facts about the step; causes, of which the earliest counts; an exception for which
+there is no rule; what follows from the failure of another rank; and what is true of many failures."""
+FILES = (
+    "facts", "schedulers", "mpi", "gpu", "communication", "frameworks", "python", "libraries", "memory", "files",
+    "network", "processes", "general",
+)  # fmt: skip
+"""The files of rules, in the order in which they are tried."""
+_KEYS = {"name", "kind", "patterns", "codes", "when", "limit", "in_warnings", "cause", "remedy", "source"}
 BY_SCHEDULER = ("time-limit", "preempted", "node-fail")
 """The rules for a job that its scheduler has ended, which the launcher says."""
 FACTS = frozenset({
@@ -32,7 +44,7 @@ _AT_LEAST = re.compile(r">= *(\d+)$")
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of causes.yaml; the head of that file describes the fields."""
+    """One row of a file of rules; the head of rules/facts.yaml describes the fields."""
 
     name: str
     cause: str
@@ -41,20 +53,41 @@ class Rule:
     patterns: tuple[re.Pattern[str], ...] = ()
     codes: tuple[int, ...] = ()
     when: Mapping[str, object] = field(default_factory=dict)
+    kind: str = "cause"
+    limit: str = ""
+    in_warnings: bool = False
 
-    def match(self, lines: Sequence[str], code: int, facts: Mapping[str, object]) -> Cause | None:
-        """The cause, if all conditions of the rule are met."""
-        if (self.codes and code not in self.codes) or not all(holds(facts.get(k), v) for k, v in self.when.items()):
-            return None
-        if not self.patterns:
-            return Cause(self.name, self.cause, self.remedy) if code or self.when else None
-        if not code:
-            return None
-        match = next((hit for line in lines for pattern in self.patterns if (hit := pattern.search(line))), None)
-        if match is None:
-            return None
-        name = match.groupdict().get("name") or ""
-        return Cause(self.name, self.cause.replace("{name}", name), self.remedy.replace("{name}", name))
+    def applies(self, code: int | None, facts: Mapping[str, object]) -> bool:
+        """Whether the exit status and the facts meet its conditions; None, an unknown one, suffices for a pattern."""
+        by_code = not self.codes or code in self.codes or (code is None and bool(self.patterns))
+        return by_code and all(holds(facts.get(name), value) for name, value in self.when.items())
+
+    def found_in(self, lines: Sequence[Line]) -> tuple[Cause, Line] | None:
+        """The cause, and the line that has one of its patterns."""
+        for line in lines:
+            for pattern in self.patterns:
+                if hit := pattern.search(line.text):
+                    return self.as_cause(hit.groupdict().get("name") or ""), line
+        return None
+
+    def as_cause(self, name: str = "") -> Cause:
+        """The cause, with the name of the thing and the limit of this process for it."""
+        cause = Cause(self.name, self.cause.replace("{name}", name), self.remedy.replace("{name}", name))
+        return with_limit(cause, self.limit) if self.limit else cause
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cause that a rule has found; `number` is the rule's place among those tried."""
+
+    cause: Cause
+    rule: Rule
+    number: int
+
+    @property
+    def kind(self) -> int:
+        """The precedence of its kind."""
+        return KINDS.index(self.rule.kind)
 
 
 def holds(value: object, expected: object) -> bool:
@@ -63,6 +96,31 @@ def holds(value: object, expected: object) -> bool:
     if least:
         return isinstance(value, int) and value >= int(least[1])
     return value == expected
+
+
+def matcher(tried: Sequence[Rule], code: int | None, facts: Mapping[str, object]) -> Match[Found]:
+    """A function for `Scan`: the first of the rules that applies and has a pattern in one of the lines.
+
+    Args:
+        code: the exit status; None: not known.
+    """
+    able = [(number, rule) for number, rule in enumerate(tried) if rule.patterns and rule.applies(code, facts)]
+
+    def match(lines: list[Line], quiet: bool) -> tuple[Found, Line] | None:
+        for number, rule in able:
+            if (not quiet or rule.in_warnings) and (hit := rule.found_in(lines)):
+                return Found(hit[0], rule, number), hit[1]
+        return None
+
+    return match
+
+
+def without_lines(tried: Sequence[Rule], code: int | None, facts: Mapping[str, object]) -> list[Found]:
+    """The rules that apply by the exit status and the facts alone."""
+    return [
+        Found(rule.as_cause(), rule, number) for number, rule in enumerate(tried)
+        if not rule.patterns and rule.applies(code, facts) and (code or rule.when)
+    ]  # fmt: skip
 
 
 def explain(
@@ -74,7 +132,7 @@ def explain(
     only: Collection[str] = (),
     first: Sequence[Rule] = (),
 ) -> Cause | None:
-    """The first known cause that matches, or None.
+    """The first known cause of a failure, or None.
 
     Args:
         tail: the last lines of the rank that failed first.
@@ -84,13 +142,22 @@ def explain(
         only: the names of the rules to try; empty: all.
         first: the site's own rules, which are tried before the others.
     """
-    lines = [line[match.end() :] if (match := _PREFIX.match(line)) else line for line in _lines(tail, launcher_output)]
-    tried = (rule for rule in (*first, *rules()) if not only or rule.name in only)
-    return next((cause for rule in tried if (cause := rule.match(lines, code, facts))), None)
-
-
-def _lines(tail: Sequence[str], launcher_output: str) -> list[str]:
-    return [*tail, *launcher_output.splitlines()[-200:]]
+    tried = [rule for rule in (*first, *rules()) if not only or rule.name in only]
+    keys: dict[tuple[int, ...], Cause | None] = {
+        (one.kind, 1, 0, one.number): one.cause for one in without_lines(tried, code, facts)
+    }
+    orders = itertools.count()
+    for lines in (tail, launcher_output.splitlines()[-200:]) if code else ():
+        scan = Scan(matcher(tried, code, facts), orders, words=None, forgets=False)
+        for number, text in enumerate(lines, 1):
+            scan.feed(parse(number, text))
+        scan.end()
+        for one in scan.all:
+            if one.found:
+                keys[(one.found.kind, 0, one.order, one.found.number)] = one.found.cause
+            elif one.is_raised:
+                keys[(KINDS.index("unknown"), 0, one.order, 0)] = None
+    return keys[min(keys)] if keys else None
 
 
 @functools.cache
@@ -98,11 +165,11 @@ def rules() -> tuple[Rule, ...]:
     """The rules, in the order in which they are tried.
 
     Raises:
-        StackyardError: causes.yaml is invalid (a test keeps it valid).
+        StackyardError: a file of rules is invalid (a test keeps them valid).
     """
     from stackyard.inputs.reading.yamlfile import packaged
 
-    return tuple(_rule(row) for row in packaged(__package__, "causes.yaml"))
+    return tuple(_rule(row) for name in FILES for row in packaged(__package__, f"rules/{name}.yaml"))
 
 
 def site_rules(files: Iterable[str]) -> tuple[Rule, ...]:
@@ -116,10 +183,13 @@ def site_rules(files: Iterable[str]) -> tuple[Rule, ...]:
     from stackyard.inputs.sites.sitefiles import load_causes
 
     return tuple(
-        Rule(row.name, row.cause, row.remedy, row.source, tuple(map(re.compile, row.patterns)), row.codes, row.when)
+        Rule(
+            row.name, row.cause, row.remedy, row.source, tuple(map(re.compile, row.patterns)), row.codes, row.when,
+            "site", in_warnings=True,
+        )
         for file in files
         for row in load_causes(Path(file), FACTS)
-    )
+    )  # fmt: skip
 
 
 def mistakes(files: Iterable[str]) -> tuple[StackyardError, ...]:
@@ -134,17 +204,21 @@ def mistakes(files: Iterable[str]) -> tuple[StackyardError, ...]:
 
 
 def _rule(row: Mapping[str, Any]) -> Rule:
+    name = row.get("name")
     if unknown := set(row) - _KEYS:
-        raise StackyardError(f"causes.yaml: {row.get('name')}: unknown {', '.join(sorted(unknown))}")
+        raise StackyardError(f"rules: {name}: unknown {', '.join(sorted(unknown))}")
     if not any(row.get(key) for key in ("patterns", "codes", "when")):
-        raise StackyardError(f"causes.yaml: {row['name']}: no patterns, codes or when")
+        raise StackyardError(f"rules: {name}: no patterns, codes or when")
+    kind, limit = row.get("kind", "cause"), row.get("limit", "")
+    if kind not in KINDS[1:] or (limit and limit not in LIMITS):
+        raise StackyardError(f"rules: {name}: unknown kind {kind} or limit {limit}")
     try:
         patterns = tuple(re.compile(one) for one in row.get("patterns", ()))
     except re.error as error:
-        raise StackyardError(f"causes.yaml: {row['name']}: {error}") from error
+        raise StackyardError(f"rules: {name}: {error}") from error
     return Rule(
         row["name"], row["cause"], row["remedy"], row["source"], patterns, tuple(row.get("codes", ())),
-        dict(row.get("when", {})),
+        dict(row.get("when", {})), kind, limit, row.get("in_warnings", False),
     )  # fmt: skip
 
 
@@ -152,7 +226,7 @@ def reference(table: Iterable[Rule] | None = None) -> str:
     """The page docs/reference/causes.md."""
     first = (
         "What `stackyard launch` reports when a run has failed. Generated from "
-        "`src/stackyard/launch/run/causes.yaml`; the first rule that matches is reported. Those of your site are tried "
+        "`src/stackyard/launch/run/rules`; the first rule that matches is reported. Those of your site are tried "
         "before these ([how to add them](../howto/site-checks.md#causes-of-failures))."
     )
     parts = ["# Known causes", first]

@@ -15,7 +15,7 @@ from stackyard.launch.run.verdict import TaskEnd
 MOST_RANKS = 1000
 """Ranks that usage.json names one by one: those that used most."""
 OF_MEMORY = ("step-memory", "host-memory", "oom-kill", "killed", "shared-memory")
-"""The rules of causes.yaml that are about the memory of a node."""
+"""The rules that are about the memory of a node."""
 OF_GPU_MEMORY = ("gpu-memory",)
 Sent = Mapping[int, tuple[str, Mapping[str, Any]]]
 """By task: its host, and what its agent sent (`stackyard.launch.node.monitoring.usage.Usage.of`)."""

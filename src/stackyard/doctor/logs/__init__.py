@@ -1,0 +1,1 @@
+"""Logs of any program: read within bounds, and searched for the first known cause of their failure."""

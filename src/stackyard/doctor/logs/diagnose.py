@@ -1,0 +1,197 @@
+"""Finds the first known cause of a failure in logs: of all ranks, in all files.
+
+Each rank of each log is a stream of lines with failures (`launch.run.loglines`). A log in which nothing has ended badly
+has none. Otherwise the failures that ended a stream are compared: causes before consequences before what is general,
+then by the time printed with them, else by the order of the lines, or of the last change of the files.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stackyard.doctor.logs.redact import shown
+from stackyard.doctor.logs.sources import LogSource
+from stackyard.launch.api.causes import (
+    KINDS,
+    WORDS,
+    Found,
+    LineFailure,
+    Rule,
+    Scan,
+    exit_status,
+    first_observed,
+    matcher,
+    named_rank,
+    parse,
+    rules,
+    site_rules,
+    without_lines,
+)  # fmt: skip
+
+MOST_RANKS, MOST_LINE = 20_000, 1 << 14
+UNKNOWN = KINDS.index("unknown")
+LAST = 3.0
+"""The life of a stream after an exception that ended it, whatever a script around it prints of a good end."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found in logs.
+
+    Attributes:
+        failed: whether something failed.
+        log, line: the place of the first failure; 0: a line without a number.
+        text: that line, without secrets.
+        rank: the rank that failed first; empty where not known.
+        rule, cause, hint, source: the known cause; empty where there is none.
+        others: what failed after it, by rule, with the number of times.
+        logs: the number of logs; `notes`: what was not read.
+    """
+
+    failed: bool
+    log: str = ""
+    line: int = 0
+    text: str = ""
+    rank: str = ""
+    rule: str = ""
+    cause: str = ""
+    hint: str = ""
+    source: str = ""
+    others: Mapping[str, int] = field(default_factory=dict)
+    logs: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Stream:
+    source: LogSource
+    rank: str
+    scan: Scan[Found]
+
+
+def diagnose(
+    sources: Sequence[LogSource], *, code: int | None = None, facts: Mapping[str, object] | None = None,
+    causes: Sequence[str] = (),
+) -> Diagnosis:  # fmt: skip
+    """Read logs and find the first cause of their failure.
+
+    Args:
+        code: the exit status of the program; None: not known.
+        facts: of the step, as far as known (`launch.run.causes.FACTS`).
+        causes: the site's files of causes.
+
+    Raises:
+        InputError: a log cannot be read, or a file of causes is invalid.
+    """
+    tried = (*site_rules(causes), *rules())
+    reader = _Reader(tried, code, facts or {}, itertools.count(), None if causes else WORDS)
+    streams = [stream for source in sources for stream in reader.read(source)]
+    notes = tuple(f"{source.name}: {note}" for source in sources for note in source.notes)
+    failures = [_Failing(stream, one, _of(one, tried)) for stream in streams for one in stream.scan.all]
+    if not (code or any(map(_has_failed, failures))):
+        return Diagnosis(False, logs=len(sources), notes=notes)
+    known = [one for one in failures if one.found]
+    if min((one.kind for one in known), default=UNKNOWN) >= UNKNOWN:
+        caught = ((stream, stream.scan.caught) for stream in streams)
+        known += [_Failing(stream, one, one.found) for stream, one in caught if one]
+    first = _first([*failures, *(one for one in known if one not in failures)], several=len(sources) > 1)
+    if first is None:
+        return Diagnosis(True, logs=len(sources), notes=notes)
+    others = Counter(one.found.cause.rule for one in known if one.found and one is not first)
+    return _described(first, streams, others, len(sources), notes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Failing:
+    """A failure in a stream, with its cause."""
+
+    stream: _Stream
+    failure: LineFailure[Found]
+    found: Found | None
+
+    @property
+    def kind(self) -> int:
+        """Its precedence (`KINDS`); that of what nothing is known of is between causes and consequences, or last."""
+        if self.found:
+            return self.found.kind
+        return UNKNOWN if self.failure.is_raised else len(KINDS)
+
+
+class _Reader:
+    """Reads logs into streams, one for each rank that is named before lines."""
+
+    def __init__(
+        self, tried: Sequence[Rule], code: int | None, facts: Mapping[str, object], orders: Iterator[int],
+        words: re.Pattern[str] | None,
+    ) -> None:  # fmt: skip
+        self._match, self._orders, self._words = matcher(tried, code, facts), orders, words
+
+    def read(self, source: LogSource) -> list[_Stream]:
+        """The streams of a log."""
+        scans: dict[str, Scan[Found]] = {}
+        number, former = 0, None
+        for block, is_searched in source.blocks():
+            rows = block.split(b"\n")[: -1 if block.endswith(b"\n") else None]
+            if not is_searched:
+                number += len(rows)
+                for scan in scans.values():
+                    scan.skip(len(rows) / len(scans))
+                continue
+            for row in rows:
+                number += 1
+                text = _text(row)
+                former = line = parse(0 if source.skipped else number, text, former)
+                rank = line.rank if line.rank in scans or len(scans) < MOST_RANKS else ""
+                if rank not in scans:
+                    scans[rank] = Scan(self._match, self._orders, words=self._words)
+                scans[rank].feed(line)
+                source.first_rank = source.first_rank or first_observed(text)
+        for scan in scans.values():
+            scan.end()
+        return [_Stream(source, rank or source.rank, scan) for rank, scan in scans.items()]
+
+
+def _text(row: bytes) -> str:
+    """A line as text, without the middle of a very long one."""
+    half = MOST_LINE // 2
+    return (row if len(row) <= MOST_LINE else row[:half] + row[-half:]).decode("utf-8", "replace")
+
+
+def _of(one: LineFailure[Found], tried: Sequence[Rule]) -> Found | None:
+    """The cause of a failure; without one what its exit status or signal alone says."""
+    code = exit_status(one.line.text) if one.is_end and not one.found else None
+    return one.found or next(iter(without_lines(tried, code, {"whose": "rank"}) if code else ()), None)
+
+
+def _has_failed(one: _Failing) -> bool:
+    """Whether a failure is that of its log: reported by a launcher, or not followed by a good end."""
+    scan = one.stream.scan
+    is_last = one.failure.is_raised and scan.life - one.failure.born <= LAST
+    return one.failure.is_end or is_last or not scan.ended_well
+
+
+def _first(failures: Sequence[_Failing], *, several: bool) -> _Failing | None:
+    """The first failure of the most telling kind."""
+    best = min((one.kind for one in failures), default=0)
+    told = [one for one in failures if one.kind == best]
+    if several and all(one.failure.line.when for one in told):
+        return min(told, key=lambda one: (one.failure.line.when, one.failure.order), default=None)
+    return min(told, key=lambda one: (one.stream.source.changed if several else 0, one.failure.order), default=None)
+
+
+def _described(
+    first: _Failing, streams: Sequence[_Stream], others: Counter[str], logs: int, notes: tuple[str, ...]
+) -> Diagnosis:
+    source, line, found = first.stream.source, first.failure.line, first.found
+    rank = first.stream.rank or named_rank(line.text)
+    rank = rank or next((one.source.first_rank for one in streams if one.source.first_rank), "")
+    cause = found.cause if found else None
+    return Diagnosis(
+        True, source.name, line.number, shown(line.text), rank, cause.rule if cause else "",
+        cause.cause if cause else "", cause.remedy if cause else "", found.rule.source if found else "",
+        dict(others), logs, notes,
+    )  # fmt: skip

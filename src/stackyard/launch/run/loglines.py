@@ -1,0 +1,301 @@
+"""Lines of logs of any program: of which rank, when, how severe; and the failures in them, in their order. Pure.
+
+A *failure* is a Python traceback with those that it is chained to, or one line. Its `life` afterwards is what the same
+rank still printed: a line of progress counts 1, any other a quarter. A failure after which its rank went on is not what
+ended it: a caught exception, a retry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+PREFIX = re.compile(
+    r"(?:(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?"  # horovodrun --prefix-output-with-timestamp
+    r"(?:\[(?:rank|default)?(?P<a>\d+)(?:, ?(?P<b>\d+))?\](?:<std(?:out|err)>)?: ?"  # torch, torchrun, mpirun
+    r"|\[[\w.-]+@\d+,(?P<c>\d+)\](?:<std(?:out|err)>)?: ?"  # prterun
+    r"|\[(?P<d>\d+)\] (?=\S)"  # mpiexec -prepend-rank
+    r"|[\w.-]+: (?=\[(?:rank|default)?\d+\]: ?)"  # a host, of pdsh
+    r"|\((?:[\w.]+ )?pid=(?P<f>\d+)(?:, ip=[\d.:]+)?\) ?"  # Ray
+    r"| *(?P<e>\d+): ))"  # srun -l
+)
+"""What launchers put before the lines of a rank."""
+
+
+def _any(*parts: str, flags: int = 0) -> re.Pattern[str]:
+    return re.compile("|".join(parts), flags)
+
+
+_RANK = _any(
+    r"\[rank ?(\d+)\]", r"\(rank (\d+) in comm", r"\brank\s*:\s*(\d+)", r"process rank (\d+)", r"\btasks? (\d+)[:-]",
+    flags=re.IGNORECASE,
+)  # fmt: skip
+_OBSERVED = re.compile(r"\s*rank\s*: (\d+) \(local_rank:")
+_STATUSES = tuple((re.compile(text), code) for text, code in (
+    (r"exitcode *: *-(\d+)", 128), (r"[Ss]ignal (\d+)\b", 128), (r"Segmentation fault|SIGSEGV", 139),
+    (r"Bus error", 135), (r"Illegal instruction", 132), (r"Aborted\b.*core dumped", 134), (r"\bKilled\b", 137),
+    (r"[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status)\s*[:=]?\s*(\d+)", 0),
+))  # fmt: skip
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CLOCK = r"(?P<t>\d\d:\d\d:\d\d)(?P<f>[.,]\d+)?"
+_TIMES = (
+    re.compile(rf"\d{{4}}[-/](?P<mo>\d\d)[-/](?P<d>\d\d)[ T_]{_CLOCK}"),
+    re.compile(rf"[IWEF](?P<mo>\d\d)(?P<d>\d\d) {_CLOCK}"),
+    re.compile(rf"(?P<m>[A-Z][a-z]{{2}}) +(?P<d>\d+) {_CLOCK}"),
+)
+_MONTHS = {
+    name: number + 1
+    for number, name in enumerate(re.findall("...", "JanFebMarAprMayJunJulAugSepOctNovDec"))
+}  # fmt: skip
+_QUIET = _any(
+    r"\b(?<!NCCL )WARN(?:ING)?\b", r"(?<![=_])\b(?:INFO|DEBUG|TRACE)\b", r"\w+Warning: ", r"^\[?[WI]\d{4} ",
+    r": [WI] \w+/", r"\[W[ \d]", r"^(?:[Ww]arning|[Nn]ote)\b", r": [Ww]arning: ", r"\b[Rr]etry(?:ing)?\b",
+    r"\bfall(?:ing|s)? ?back\b", r"\b[Ii]gnor(?:ed|ing)\b",
+)  # fmt: skip
+"""A line that is no failure by itself, whatever it mentions."""
+WORDS = _any(
+    "rror", "xception", "[Ff]ail|FAIL", "[Ff]atal|FATAL", "bort|ABORT", "BAD TERM", "[Kk]ill|KILL", "annot", "can't",
+    "[Cc]ould ?n[o']t", "[Uu]nable", "enied", "[Nn]ot found", "[Nn]o such",
+    r"No (?:space|route|kernel|GPU|CUDA|locks?\b)", "no (?:usable|socket|locator)", "efused", "[Rr]eset by",
+    "[Tt]im(?:ed|e)[ -]?out", "xceed|XCEED", "xhaust|XHAUST", "nreachable", "[Oo]ut of", "OOM|oom[-_ ]", r"fault\b",
+    "[Ll]imit|LIMIT", "ismatch", "ndefined", "[Ii]nvalid", "[Ii]llegal", "nsupported",
+    "[Nn]ot (?:available|support|permit|config|enough|allow|built)", "[Ss]tale", "nrecogni[sz]ed", "[Ss]ignal",
+    "CANCELLED|PREEMPT", "[Mm]issing", "erminat", "ssert", "busy", "[Ee]xpired", "ncompatible", "core dumped",
+    "[Ee]xit", "malformed|corrupt", "NCCL WARN", "been shut ?down", "locked", "world size",
+    "[Tt]oo (?:many|old|long)", "NotImplemented", "already", "no longer", "Interrupt|BdbQuit", "ancdata", "TERM_",
+    "violat", "claim",
+)  # fmt: skip
+"""A line without one of these is not compared with the rules: they are most of a log."""
+_BESIDE = _any(
+    r"\s*$", r'\s+File "', r"\s*[\^~]+\s*$", r"frame #\d+", r"\s*#\d+ ", r"[-=*#~]{8,}", r"\[[\w.-]+:\d+\] \[ ?\d+\]",
+    r".* NCCL INFO .* -> \d", r"\s+at ",
+)  # fmt: skip
+"""A line that belongs to a failure, or says nothing: it is no sign of life."""
+_PROGRESS = _any(
+    r"\b(?:epoch|steps?|iter(?:ation)?s?|loss|batch|eta|lr)\b\W*\d", r"it/s|s/it", r"\d+/\d+", r"\d ?%", flags=re.I
+)
+_TRACEBACK = "Traceback (most recent call last)"
+_LINK = ("During handling of the above exception", "The above exception was the direct cause")
+_RAISED = re.compile(
+    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Quit|Warning|Died|Failed)\b(?=:|\s*$)"
+)
+ENDS = _any(
+    "srun: error: .*(?:[Ee]xit|Killed|Out Of Memory|Abort|fault|[Bb]us|Illegal|task|STEP)", "ended prematurely",
+    "slurmstepd: error: .*(?:CANC|oom|Exc)", "Primary job +terminated", "exited on signal", "ChildFailedError",
+    "non-zero (?:exit|status|code)", "BAD TERMINATION", "EXIT CODE: [1-9]", "MPI_A(?i:bort)", "PMI_Abort",
+    "aborting job", "core dumped", "Segmentation fault", r"^(?:.* )?Killed\b *(?:python|\S+/|$)", "Fatal Python error",
+    "terminate called", "[Bb]us error", "Illegal instruction", "exitcode *: *-?[1-9]", "Exit_status=-?[1-9]",
+    r"(?:[Ee]xit(?:ed)?|[Rr]eturn(?:ed)?)[ _]?(?:with )?(?:exit )?(?:code|status)\s*[:=]?\s*-?[1-9]", r"\bTERM_[A-Z]+",
+    "returned non-zero", r"Signal \d+ \(SIG", "received signal", "[Cc]aught signal", "DUE TO (?:TIME|PREEMPT|NODE)",
+    "State: (?:FAILED|TIMEOUT|OUT_OF|CANC|NODE_F)", r"make(?:\[\d+\])?: \*\*\*",
+)  # fmt: skip
+"""How launchers, schedulers and kernels say that a program has failed."""
+WELL = _any(
+    r"\b(?:training|job|run|fit|all|everything|experiment|program|test|benchmark|script)s?\b.{0,40}\b(?:complet|finish|"
+    r"done|success|passed)", r"\bexit(?:ed)?\b.{0,12}\b(?:code|status)\b\W*0\b", r"=+ .*\d passed", "State: COMPLETED",
+    r"\bsuccess(?:ful(?:ly)?)?\b", r"^\W*(?:done|finished|completed)\W*$", flags=re.I,
+)  # fmt: skip
+"""How programs say that they have ended well."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a log. `rank` is empty if the launcher has put none before it; `when`: month, day, time of day."""
+
+    number: int
+    text: str
+    rank: str = ""
+    when: tuple[float, ...] = ()
+
+
+Match = Callable[[list[Line], bool], "tuple[T, Line] | None"]
+
+
+@dataclass
+class LineFailure(Generic[T]):
+    """A failure in a log, with what is `found` in its lines.
+
+    Attributes:
+        line: the line in which `found` was found; for an unknown exception the line that names it.
+        order: its place among all failures.
+        is_raised: whether it is the traceback of an exception that nothing seems to have caught.
+        is_end: whether a launcher, a scheduler or a kernel reports that a program has failed.
+        born: the life of its stream before it.
+    """
+
+    line: Line
+    order: int
+    found: T | None
+    is_raised: bool
+    is_end: bool
+    born: float
+
+    @property
+    def most_life(self) -> float:
+        """How much a stream that it has ended may print afterwards: other ranks and scripts go on for a while."""
+        return 100.0 if self.is_end else 40.0 if self.is_raised else 8.0
+
+
+def parse(number: int, text: str, former: Line | None = None) -> Line:
+    """A line without what its launcher put before it. Without a time of its own it has that of `former`, before it."""
+    text = _ESCAPES.sub("", text.rstrip("\n")).rstrip("\r").rpartition("\r")[2]
+    rank, when = "", former.when if former else ()
+    while match := PREFIX.match(text):
+        groups = match.groupdict()
+        rank = next((groups[name] for name in "bacdef" if groups[name]), rank)
+        text = text[match.end() :]
+    return Line(number, text, rank, _time(text[:80]) or when)
+
+
+def named_rank(text: str) -> str:
+    """The rank that a line names in its text; empty without one."""
+    match = _RANK.search(text)
+    return next(filter(None, match.groups()), "") if match else ""
+
+
+def first_observed(text: str) -> str:
+    """The rank that torchrun names as the first that failed; empty for another line."""
+    match = _OBSERVED.match(text) if "(local_rank:" in text else None
+    return match[1] if match else ""
+
+
+def exit_status(text: str) -> int:
+    """The exit status that a line reports, 128 + signal after a signal; 0 without one."""
+    for pattern, code in _STATUSES:
+        if match := pattern.search(text):
+            return code + int(match[1]) if match.groups() else code
+    return 0
+
+
+def _time(head: str) -> tuple[float, ...]:
+    for pattern in _TIMES if ":" in head else ():
+        match = pattern.search(head)
+        named = match.groupdict() if match else {}
+        month = _MONTHS.get(named["m"], 0) if "m" in named else int(named.get("mo", 0))
+        if month:
+            hours, minutes, seconds = map(int, named["t"].split(":"))
+            return (month, int(named["d"]), hours, minutes, seconds + float(f"0.{(named['f'] or '.0')[1:]}"))
+    return ()
+
+
+def is_quiet(text: str) -> bool:
+    """Whether a line is a warning, information, or about something that was tried again or done otherwise."""
+    return _QUIET.search(text[:400]) is not None
+
+
+class Scan(Generic[T]):
+    """The failures of one stream of lines (of a rank, or of a log without ranks), fed line by line.
+
+    Args:
+        match: returns what is found in the lines of a failure, and its line; None for an unknown one. Its second
+            argument is whether the line is quiet.
+        orders: the places of failures, shared by streams.
+        words: a line without one of these is not compared; None: all are.
+        forgets: whether a failure after which the stream went on is dropped.
+    """
+
+    MOST = 400
+
+    def __init__(
+        self, match: Match[T], orders: Iterator[int], *, words: re.Pattern[str] | None = WORDS, forgets: bool = True
+    ) -> None:
+        self.all: list[LineFailure[T]] = []
+        self.caught: LineFailure[T] | None = None
+        """The first exception with a cause after which the stream went on: of it, or of another rank."""
+        self.life = 0.0
+        self.ended_well = False
+        self._match, self._orders, self._words, self._forgets = match, orders, words, forgets
+        self._trace: list[Line] = []
+        self._raised: Line | None = None
+        self._last, self._is_muted = "", False
+
+    def feed(self, line: Line) -> None:
+        """Add a line."""
+        text = line.text
+        if _TRACEBACK in text:
+            self._begin(line)
+        elif (self._trace and self._goes_on(line)) or _BESIDE.match(text):
+            return
+        elif self._words is None or self._words.search(text):
+            self._single(line)
+        else:
+            self._lives(text)
+
+    def skip(self, lines: float) -> None:
+        """Count lines that were not fed."""
+        self.life += lines / 4
+
+    def end(self) -> None:
+        """The end of the stream."""
+        self._close()
+        self._forget()
+
+    def _begin(self, line: Line) -> None:
+        if not (self._trace and self._raised is None and any(one.text.startswith(_LINK) for one in self._trace[-3:])):
+            self._close()
+            self._is_muted = is_quiet(self._last) or is_quiet(line.text.partition(_TRACEBACK)[0])
+        self._trace.append(line)
+        self._raised = None
+
+    def _goes_on(self, line: Line) -> bool:
+        """Whether a line belongs to the open traceback."""
+        text = line.text
+        is_link, is_inner = text.startswith(_LINK), text.startswith((" ", "\t")) or not text.strip()
+        if self._raised is not None and not is_link:
+            if text.strip():
+                self._close()
+            return not text.strip()
+        if len(self._trace) < self.MOST:
+            self._trace.append(line)
+        self._raised = line if not is_link and not is_inner and _RAISED.search(text) else None
+        return True
+
+    def _close(self) -> None:
+        trace, self._trace = self._trace, []
+        if trace and not self._is_muted:
+            told = [one for one in trace if not one.text.startswith((" ", "\t")) or _TRACEBACK in one.text]
+            self._add(told, self._raised or told[-1], raised=True)
+            self._last = told[-1].text
+        self._raised = None
+
+    def _single(self, line: Line) -> None:
+        ends, quiet = ENDS.search(line.text) is not None, is_quiet(line.text)
+        if not self._add([line], line, ends=ends, quiet=quiet and not ends):
+            self._lives(line.text)
+        self._last = line.text
+
+    def _add(
+        self, lines: list[Line], last: Line, *, raised: bool = False, ends: bool = False, quiet: bool = False
+    ) -> bool:
+        found = self._match(lines, quiet)
+        if found is None and not raised and not ends:
+            return False
+        self._forget()
+        what, line = found or (None, last)
+        failure = LineFailure(line, next(self._orders), what, raised, ends, self.life)
+        self.ended_well = False
+        if len(self.all) < self.MOST:
+            self.all.append(failure)
+        else:  # the first ones are of interest; and that it still fails
+            self.all[-1] = failure
+        return True
+
+    def _lives(self, text: str) -> None:
+        self._last = text or self._last
+        self.life += 1.0 if _PROGRESS.search(text) else 0.25
+        if WELL.search(text):
+            self.ended_well = True
+
+    def _forget(self) -> None:
+        if not self._forgets:
+            return
+        stay: list[LineFailure[T]] = []
+        for one in self.all:
+            if self.life - one.born <= one.most_life:
+                stay.append(one)
+            elif one.is_raised and one.found:
+                self.caught = self.caught or one
+        self.all = stay
