@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import IO
 
 STACKYARD = Path(sys.executable).with_name("stackyard")
-IS_WANTED = os.environ.get("STACKYARD_TEST_FORKS") == "1"
-"""Not by default: the whole suite has not been run so yet."""
+IS_WANTED = os.environ.get("STACKYARD_TEST_FORKS", "1") == "1"
+"""``STACKYARD_TEST_FORKS=0`` starts each command line afresh, as a person does."""
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC", "MALLOC", "TZ", "COVERAGE")
 _MOST = 1 << 22
 _LOCK = threading.Lock()

@@ -40,8 +40,12 @@ LIB = "cache/conda/lib-1.5-0"
 def made(tmp_path_factory: pytest.TempPathFactory) -> Bed:
     bed = Bed(tmp_path_factory.mktemp("fsck"))
     bed.run("deploy", *bed.write())
-    subprocess.run(["cp", "-a", bed.directory, bed.directory.with_name("kept")], check=True)
+    subprocess.run(["cp", "-a", bed.directory, kept(bed)], check=True)
     return bed
+
+
+def kept(bed: Bed) -> Path:
+    return bed.directory.with_name(f"{bed.directory.name}-kept")
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def bed(made: Bed) -> Iterator[Bed]:
     """The yard as it was deployed, at its path."""
     smallyard.allow_removal(made.directory)
     shutil.rmtree(made.directory)
-    subprocess.run(["cp", "-a", made.directory.with_name("kept"), made.directory], check=True)
+    subprocess.run(["cp", "-a", kept(made), made.directory], check=True)
     yield made
     smallyard.allow_removal(made.directory)
 
