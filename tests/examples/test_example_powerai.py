@@ -110,10 +110,10 @@ def same_words(line: str) -> set[str]:
     return set(re.sub(r" (-\w) ", r" \1", line).split())
 
 
-def test_options_of_spectrum_mpi_timeline_and_nvprof(here: Path) -> None:
+def test_options_of_spectrum_mpi_timeline_and_nsys(here: Path) -> None:
     assert "'--smpiargs=-gpu -tcp'" in inside(*shlex.split(the("explain", "-tcp"))[1:]).out
-    out = inside(*shlex.split(the("explain", "nvprof"))[1:]).out
-    assert re.search(r"^    nvprof --force-overwrite +kernel and API times", out, re.MULTILINE)
+    out = inside(*shlex.split(the("explain", "nsys"))[1:]).out
+    assert re.search(r"^    nsys profile +a timeline of CUDA", out, re.MULTILINE)
     assert "HOROVOD_TIMELINE" in out
 
 

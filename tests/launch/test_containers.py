@@ -75,8 +75,6 @@ def test_helpers_are_bound_where_they_are_run(intent: Intent) -> None:
     program = RankProgram(layout(), ("python", f"{HELPERS}/ray_node.py"))
     assert str(HELPERS) in wrap(intent, site(runtime="apptainer"), layout(), STACK, program=program).argv
     assert str(HELPERS) not in wrap(intent, site(runtime="apptainer"), layout(), STACK).argv
-    traced = intent.model_copy(update={"profile": ("torch:ranks=0",)})
-    assert str(HELPERS) in wrap(traced, site(runtime="apptainer"), layout(), STACK).argv
 
 
 @pytest.mark.parametrize(("place", "bound"), [("elsewhere", True), ("cwd/below", False), ("image-only", False)])

@@ -127,7 +127,7 @@ def test_losses_agree_in_an_image(
     image = enter(work, monkeypatch)
     words = ("--container", str(image), "--profile", "py-spy:ranks=0", program)
     assert_agree(trains(work, yard, 2, per_node, *words), one_rank, 2 * per_node)
-    (profile,) = work.last.glob("py-spy-*.json")
+    (profile,) = work.last.glob("profile/py-spy/*.json")
     frames = {frame["file"] for frame in json.loads(profile.read_text())["shared"]["frames"]}
     assert any(name.endswith("resnet.py") for name in frames)
     work.nothing_left()

@@ -30,6 +30,7 @@ from stackyard.launch.jobs.requeue import (
 from stackyard.launch.jobs.restarts import Attempts, keep
 from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
+from stackyard.launch.plan import profilers
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
@@ -98,6 +99,7 @@ def _using(job: Job) -> Iterator[None]:
 def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
     job, paths = run.job, run.paths
     try:
+        profilers.require(job.intent, job.context.stack.change.apply(job.workspace.environ))
         with _terminal(run):
             result = _attempts(run, announce)
     except BaseException as error:
@@ -167,12 +169,21 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
     return WatchOptions(
         start_s=site.start_s if own.start_s is None else own.start_s,
         lost_s=site.lost_s if own.lost_s is None else own.lost_s,
-        grace_s=site.grace_s if own.grace_s is None else own.grace_s,
+        grace_s=_grace_s(job) if own.grace_s is None else own.grace_s,
         end_within_s=max(1.0, batch.signal_s - LEAVE_S) if batch.requeue and batch.signal_s else 0.0,
         hang_min=job.intent.hang_min, stream=stream, logs=own.logs, interface=job.site.launch.interface,
         py_spy=str(spy) if spy else "", probe=site.probe, probe_signal=site.probe_signal if own.hang_min else 0,
         queued=job.context.scheduler != "none" and job.context.allocation is None, causes=job.site.causes,
     )  # fmt: skip
+
+
+WRITE_S = 60.0
+"""From SIGTERM to SIGKILL at least, for ranks that write a trace then; a gigabyte of it takes most of a minute."""
+
+
+def _grace_s(job: Job) -> float:
+    specs = (job.intent.profile, *(role.profile for role in job.intent.roles.values()))
+    return max(job.site.launch.grace_s, WRITE_S) if any(specs) else job.site.launch.grace_s
 
 
 def _running(before: RunStatus, context: PlanContext) -> RunStatus:

@@ -23,7 +23,7 @@ def program_text(plan: Plan) -> str:
     if plan.roles:
         return "; ".join(f"{role.name}: {program_text(role.plan)}" for role in plan.roles)
     words: list[str] = []
-    for wrapper in plan.wrappers:
+    for wrapper in (one for one in plan.wrappers if one.argv):
         ranks = "" if wrapper.tasks is None else ",".join(map(str, wrapper.tasks))
         words.append(f"[ranks {ranks}: {shown_words(wrapper.argv)}]" if ranks else shown_words(wrapper.argv))
     return " ".join((*words, shown_words(plan.program.argv)))

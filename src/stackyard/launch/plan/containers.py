@@ -74,7 +74,7 @@ def wrap(
     cwd = intent.cwd or str(Path.cwd())
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
     # bound at their own paths: what the program names by path
-    fixed = [cwd, *_script_directory(intent, cwd), *_helpers(intent, program), *((stack_root,) if stack_root else ())]
+    fixed = [cwd, *_script_directory(intent, cwd), *_helpers(program), *((stack_root,) if stack_root else ())]
     wire = runtime.wires(program is not None and program.mpi)
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
@@ -123,11 +123,10 @@ def _script_directory(intent: Intent, cwd: str) -> tuple[str, ...]:
     return (str(path.parent),) if script and path.is_file() and not path.is_relative_to(cwd) else ()
 
 
-def _helpers(intent: Intent, program: RankProgram | None) -> tuple[str, ...]:
-    """The directory of the helper programs, if the backend or PyTorch's profiler runs one."""
+def _helpers(program: RankProgram | None) -> tuple[str, ...]:
+    """The directory of the helper programs, if the backend runs one."""
     words = (*program.argv, *program.sidecar) if program else ()
-    traced = any(spec.split(":")[0] == "torch" for spec in intent.profile)
-    return (str(HELPERS),) if traced or any(word.startswith(str(HELPERS)) for word in words) else ()
+    return (str(HELPERS),) if any(word.startswith(str(HELPERS)) for word in words) else ()
 
 
 def _image(intent: Intent) -> str:

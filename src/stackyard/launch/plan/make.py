@@ -220,7 +220,7 @@ def wrappers_of(intent: Intent, site: Site, program: RankProgram, context: PlanC
                 environ=context.environ,
             )
         )  # fmt: skip
-    return (*wrappers, *profilers.wrap(intent.profile, program.layout.ranks))
+    return (*wrappers, *profilers.wrap(intent.profile, program.layout, program.ranks_per_task))
 
 
 def stage_of(intent: Intent, site: Site, layout: Layout, context: PlanContext) -> Stage:

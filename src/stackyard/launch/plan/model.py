@@ -195,7 +195,8 @@ class Wrapper:
     `lists` are variables with names of files, joined by commas; a ``*`` in one is expanded on the node. `needed`: files
     of each node that the site's configuration names; `shared`: those of the job. `linked`: files that are added to an
     image, by options before the last two words, the image and ``--`` (`images.bindings.charliecloud`).
-    `host_mpi`: the library of the MPI that the ranks are to load, outside of the image.
+    `host_mpi`: the library of the MPI that the ranks are to load, outside of the image. `directories`: of the run
+    directory, which must exist before a rank starts.
     """
 
     argv: tuple[str, ...]
@@ -208,6 +209,7 @@ class Wrapper:
     shared: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
     host_mpi: str = ""
+    directories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

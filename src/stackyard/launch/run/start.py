@@ -148,11 +148,14 @@ def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
 def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tuple[str, ...]:
     """Write all files of a step and return the complete command of its launcher.
 
-    agent.py holds the secret and rank.sh an environment, so only their owner may read them. The logs of an earlier
-    start in the same directory (a job that the scheduler requeued) are set aside as ``logs-1``, ``logs-2`` ...
+    agent.py holds the secret and rank.sh an environment, so only their owner may read them. The logs and profiles of an
+    earlier start in the same directory (a job that the scheduler requeued) are set aside as ``logs-1``, ``logs-2`` ...
     """
     _set_aside(step)
     step.logs.mkdir(parents=True, exist_ok=True)
+    for one in [role.plan for role in plan.roles] or [plan]:
+        for name in (name for wrapper in one.wrappers for name in wrapper.directories):
+            (step.root / name).mkdir(parents=True, exist_ok=True)
     if plan.private:
         write_text(step.private, private_text(file, plan), mode=0o600, synced=False)
     write_json(step.plan, file.to_json(), mode=0o600, synced=False)
@@ -176,6 +179,8 @@ def _set_aside(step: StepPaths) -> None:
         while (aside := step.logs.with_name(f"logs-{number}")).exists():
             number += 1
         step.logs.rename(aside)
+        if step.profile.exists():
+            step.profile.rename(step.profile.with_name(f"profile-{number}"))
 
 
 def raise_file_limit(nodes: int) -> None:

@@ -50,9 +50,15 @@ def _program(plan: Plan) -> str:
     return text + "".join(wrapped(wrapper) for wrapper in reversed(plan.wrappers))
 
 
+_FILE = """printf -v STACKYARD_RANK_FILE 'rank-%05d' "$sy_task"; export STACKYARD_RANK_FILE
+"""
+"""The name of a rank's file of a profiler, without its end."""
+
+
 def wrapped(wrapper: Wrapper) -> str:
     """Put a wrapper in front of the command so far, for its tasks."""
-    text = shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
+    text = _FILE if wrapper.directories else ""
+    text += shell.exports(wrapper.variables) + shell.lists(wrapper.lists)
     words, tail = wrapper.argv, '"${sy_words[@]}"'
     if wrapper.linked:  # after all other binds, which may hide the node's directory; before the image and the --
         words, last = words[:-2], words[-2:]
