@@ -61,7 +61,7 @@ def test_the_report_that_a_killed_verification_was_writing(yard: Yard) -> None:
             break
     assert len(left) == 1, "one that is killed at each of its writes is killed at its report too"
     before = smallyard.files(yard.root)
-    assert "temporary file of killed processes, for `stackyard gc` to remove" in inside("fsck").err
+    assert "temporary file of killed processes: `stackyard gc` removes them" in inside("fsck").err
     assert "of killed processes" in inside("gc", "--dry-run").out and left[0].exists()
     assert str(left[0]) in inside("gc", "--dry-run", "--json").value["temporaries"]
     assert "of killed processes" in inside("gc").out and not left[0].exists()

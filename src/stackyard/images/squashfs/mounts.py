@@ -73,10 +73,10 @@ def mounted(record: BuildRecord) -> Mount | None:
 
 def ways() -> list[Way]:
     """The mount methods for commands of an image, in the order in which they are tried."""
-    server, device = file_system_server(), _fuse_device()
+    server, device = file_system_server(), why_no_fuse()
     lacks = [] if server else ["squashfuse_ll not found (install squashfuse)"]
     lacks += [device] if device else []
-    namespace = _namespace()
+    namespace = why_no_namespace()
     helper = which("fusermount3")
     return [
         Way("mounted already", True, "by root for all: a kernel mount, or autofs (`stackyard image autofs`)"),
@@ -155,7 +155,7 @@ def _way(name: str, lacks: list[str], detail: str) -> Way:
     return Way(name, not lacks, "; ".join(lacks) or detail)
 
 
-def _fuse_device() -> str:
+def why_no_fuse() -> str:
     """Why /dev/fuse cannot be used; empty: it can."""
     try:
         with at.closing(os.open("/dev/fuse", os.O_RDWR)) as handle:
@@ -164,7 +164,7 @@ def _fuse_device() -> str:
         return f"/dev/fuse: {cause(error)}"
 
 
-def _namespace() -> str:
+def why_no_namespace() -> str:
     """Why this user cannot create a user and a mount namespace to mount in; empty: it works. Tested in a child process.
 
     Some kernels create it and allow no mount in it (kernel.apparmor_restrict_unprivileged_userns).

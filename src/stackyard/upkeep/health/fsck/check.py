@@ -45,7 +45,7 @@ def check(
     """
     yard = workspace.yard
     started, report, reader = time.perf_counter(), Report(yard, deep), Reader()
-    rights = _rights(workspace)
+    allowed = rights(workspace)
     chosen = _all(yard) if whole else {entry.module: RevisionPaths.of(entry.folder) for entry in entries}
     if again is not None:
         chosen = {name: p for name, p in chosen.items() if name in again.damaged or str(p.root) in again.unrecorded}
@@ -53,7 +53,7 @@ def check(
     most = max(_LEAST_BYTES, min(_MOST_BYTES, _SAMPLE_BYTES // max(1, len(chosen))))
     doubtful = frozenset(fault.path for fault in again.faults) if again else frozenset()
     task = Task(
-        workspace.site, yard, reader, rights, report, deep, most, int.from_bytes(os.urandom(4), "big"), doubtful
+        workspace.site, yard, reader, allowed, report, deep, most, int.from_bytes(os.urandom(4), "big"), doubtful
     )
     for number, (module, paths) in enumerate(sorted(chosen.items()), 1):
         progress.phase("files", "reading", f"{module}, {number} of {len(chosen)}")
@@ -62,10 +62,10 @@ def check(
     # what belongs to no revision
     if whole:
         progress.phase("files", "reading", "generations, locks, bases")
-        report.faults += yardwide.faults_of(yard, reader, rights, deep=deep)
+        report.faults += yardwide.faults_of(yard, reader, allowed, deep=deep)
         progress.phase("files", "reading", "the caches")
         caches = _entries_of(again)
-        report.faults += caching.faults_of(yard, reader, rights, deep=deep and again is None, doubtful=caches)
+        report.faults += caching.faults_of(yard, reader, allowed, deep=deep and again is None, doubtful=caches)
         report.notes += yardwide.notes_of(workspace)
     report.faults = list(_with_holders(yard, report.faults))
     report.read, report.read_bytes = reader.files, reader.bytes
@@ -78,7 +78,7 @@ def _entries_of(report: Report | None) -> frozenset[Path]:
     return frozenset(fault.entry.path for fault in report.faults if fault.entry) if report else frozenset()
 
 
-def _rights(workspace: Workspace) -> Rights:
+def rights(workspace: Workspace) -> Rights:
     """The accounts that may own and write files: root, and those of this yard and of its sources of packages."""
     yard = workspace.yard
     umask, left = policy(workspace).umask, yard.root.stat().st_uid != 0

@@ -48,6 +48,11 @@ def faults_of(yard: Yard, reader: Reader, rights: Rights, *, deep: bool) -> Iter
             directory, "unreadable", "its what.json cannot be read", remedy=f"look at {directory}, and remove it"
         )
     yield from _links(yard)
+    yield from rights_of(yard, rights)
+
+
+def rights_of(yard: Yard, rights: Rights) -> Iterator[Fault]:
+    """Wrong owners and too many rights to write among the yard's directories, generations and kept locks."""
     yield from (fault for _, fault in rights.faults(yard.root, _own_tree(yard), lambda _: False))
 
 
@@ -136,16 +141,20 @@ def _own_tree(yard: Yard) -> contents.Tree:
     return tree
 
 
-def notes_of(workspace: Workspace) -> Iterator[str]:
-    """Sentences on findings that are not faults, and on how `gc` treats them."""
-    yard = workspace.yard
+def left_behind(yard: Yard) -> Iterator[str]:
+    """Phrases on what killed processes have left, which `gc` removes."""
     left = [*garbage.interrupted_builds(yard), *garbage.leftovers(yard)]
     if left:
         size = sum(item.bytes for item in left) / 1e6
-        text = f"{counted(len(left), 'leftover')} of builds that ended early, {size:,.1f} MB"
-        yield f"{text}: `stackyard gc` removes them"
+        yield f"{counted(len(left), 'leftover')} of builds that ended early, {size:,.1f} MB"
     if lost := temporaries.found(yard):
-        yield f"{counted(len(lost), 'temporary file')} of killed processes, for `stackyard gc` to remove"
+        yield f"{counted(len(lost), 'temporary file')} of killed processes"
+
+
+def notes_of(workspace: Workspace) -> Iterator[str]:
+    """Sentences on findings that are not faults, and on how `gc` treats them."""
+    yard = workspace.yard
+    yield from (f"{text}: `stackyard gc` removes them" for text in left_behind(yard))
     waiting = trash.items(yard)
     if waiting:
         size, days = sum(item.what.bytes for item in waiting) / 1e6, workspace.site.removal.grace_days
