@@ -59,7 +59,7 @@ SECTIONS = {
         "report": "show the results of a study, and write them as HTML, Markdown, CSV, JSON or SVG",
     },
     "Diagnose": {
-        "doctor": "find the first cause of a failure in the logs of a run or of any program",
+        "doctor": "find the first cause of a failure in logs, or what is wrong with this shell, machine and yard",
     },
     "Images and containers": {
         "image": "build, mount, inspect and transfer images of revisions",

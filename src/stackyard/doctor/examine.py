@@ -23,9 +23,10 @@ MOST_S = 8.0
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found, by what it is about, and the time that it took."""
+    """What was found, by what it is about; the number of checks, and the time that they took."""
 
     findings: Mapping[str, Sequence[Finding]]
+    checks: int
     seconds: float
 
     @property
@@ -36,7 +37,7 @@ class Examination:
     def to_json(self) -> dict[str, Any]:
         """The values for JSON."""
         rows = [{"about": about, **one.to_json()} for about, found in self.findings.items() for one in found]
-        return {"findings": rows, "seconds": round(self.seconds, 3)}
+        return {"findings": rows, "checks": self.checks, "seconds": round(self.seconds, 3)}
 
 
 def _is_late(started: float) -> bool:
@@ -83,4 +84,4 @@ def examine(
         if check.name in threads and threads[check.name].is_alive():
             what = f"the check {check.name} ({check.reads})"
             found[check.about].append(said("no-answer", what=what, seconds=f"{DEADLINE_S:g}"))
-    return Examination(found, time.monotonic() - started)
+    return Examination(found, len(checks), time.monotonic() - started)

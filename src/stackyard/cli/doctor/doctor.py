@@ -1,4 +1,4 @@
-"""``stackyard doctor``: what went wrong in a log or a run."""
+"""``stackyard doctor``: what went wrong in a log or a run; without one, what is wrong here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stackyard.cli.context import Context
+from stackyard.cli.doctor import surroundings
 from stackyard.cli.findings import show_finding
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice
@@ -27,6 +28,7 @@ FOUND = 3
     ("of the last run of this directory", "stackyard doctor last"),
     ("of a directory with the logs of ranks", "stackyard doctor logs/"),
     ("of what a program prints", "stackyard doctor - < job.log"),
+    ("what is wrong with this shell, machine and yard", "stackyard doctor"),
 )
 @click.argument("logs", nargs=-1, metavar="[RUN|LOG]...")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
@@ -36,10 +38,12 @@ def command(context: Context, logs: tuple[str, ...], as_json: bool) -> None:
     LOG is a file (also compressed by gzip), a directory of logs, or - for standard input; RUN as for `stackyard runs`.
     The rank that failed first counts, not what the others report afterwards. Nothing is written or sent.
 
-    Exit status 0: no failure found; 3: a failure, with its cause or without.
+    Without an argument: look at this shell, this machine and the yard, within seconds, for what breaks programs.
+
+    Exit status 0: no failure found, or nothing but notes; 3: a failure, with its cause or without, or a warning.
     """
     if not logs:
-        raise click.UsageError("missing argument LOG")
+        raise click.exceptions.Exit(FOUND if surroundings.show(context, as_json=as_json) else 0)
     found = _diagnosis(context, logs)
     if as_json:
         show_json(asdict(found))

@@ -58,10 +58,11 @@ def _require_file(file: Path) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """The named yard and site; None: not named."""
+    """The named yard and site; None: not named. `keeps`: what is read from site.yaml is kept in the cache."""
 
     yard_option: Path | None = None
     site_option: Path | None = None
+    keeps: bool = True
 
     def site_file(self) -> Path | None:
         """The site.yaml in force, absolute, or None."""
@@ -89,7 +90,8 @@ class Settings:
 
         site = load_site(file)
         with suppress(OSError):  # a home that is not writable costs time only
-            _keep(cache, site.model_dump_json(exclude_unset=True))
+            if self.keeps:
+                _keep(cache, site.model_dump_json(exclude_unset=True))
         return site
 
     def workspace(self) -> Workspace:
@@ -173,7 +175,8 @@ class Settings:
         except (OSError, ValueError, KeyError, TypeError):
             site = self.site()
         with suppress(OSError):  # a home that is not writable costs time only
-            atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
+            if self.keeps:
+                atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
         return site.yard, site.user_yard
 
 
