@@ -27,7 +27,8 @@ def typed(*words: str | Path, hosts: Path, before: tuple[str | Path, ...] = (), 
     """The command line on this machine with another /etc/hosts, in a shell with these variables alone."""
     if os.geteuid() != 0:
         pytest.skip("mounts in a namespace need root")
-    script = f'mount --bind {hosts} /etc/hosts; exec "$@"'
+    mounts_of_other_tests = "umount -a -l -t fuse,fuse.bindfs,fuse.squashfuse_ll,autofs || true"
+    script = f'mount --bind {hosts} /etc/hosts; {mounts_of_other_tests}; exec "$@"'
     argv = ["unshare", "--mount", "sh", "-ec", script, "sh", *before, STACKYARD, *words]
     environ = {"PATH": shells.SYSTEM_PATH, "HOME": os.environ["HOME"], "PYTHONDONTWRITEBYTECODE": "1", **variables}
     done = subprocess.run(argv, text=True, capture_output=True, check=False, env=environ, timeout=120)

@@ -26,7 +26,6 @@ FOUND = 3
 @verb(
     ("the first cause of the failure of a job", "stackyard doctor slurm-4711.out"),
     ("of the last run of this directory", "stackyard doctor last"),
-    ("of a directory with the logs of ranks", "stackyard doctor logs/"),
     ("of what a program prints", "stackyard doctor - < job.log"),
     ("what is wrong with this shell, machine and yard", "stackyard doctor"),
 )
