@@ -12,7 +12,7 @@ from stackyard.study.analysis import Results, Series
 from stackyard.study.report.load import study_results
 from stackyard.study.schedule import Point
 from stackyard.study.statistics import ratios, scaling, series
-from stackyard.study.statistics.unpaired import compare_unpaired, runs_needed
+from stackyard.study.statistics.ratios import compare_unpaired, runs_needed
 from stackyard.study.twostudies import compare_studies
 from study.handmade import RATE, Value, make_study, noisy
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from itertools import combinations, pairwise, product
 from random import Random
 
@@ -17,6 +18,11 @@ from stackyard.study.statistics.ratios import DIFFERENT, NO_VERDICT, NOT_SHOWN, 
 def noisy(random: Random, n: int, ratio: float = 1, noise: float = 0.03) -> list[Pair]:
     """Pairs of two variants whose second is `ratio` times the first."""
     return [(100 * math.exp(random.gauss(0, noise)), 100 * ratio * math.exp(random.gauss(0, noise))) for _ in range(n)]
+
+
+def compare(pairs: Sequence[Pair]) -> ratios.Comparison:
+    """One comparison alone."""
+    return ratios.compare_all({"": pairs})[""]
 
 
 # Tables: Hollander and Wolfe, A.2, A.4 and A.6.
@@ -74,10 +80,6 @@ def test_until_says_beforehand_how_many_runs_it_takes() -> None:
     spread = [math.exp(x) for x in (-0.03, 0, 0.03)]  # a standard deviation of 3 %
     assert [series.runs_expected(spread, within) for within in (0.02, 0.01, 0.1)] == [14, 55, 6]
     assert series.runs_expected([5, 5], 0.01) == 6
-    with pytest.raises(InputError, match="one run has no spread"):
-        series.runs_expected([5], 0.01)
-    with pytest.raises(InputError, match="must be above 0"):
-        series.runs_expected(spread, 0)
 
 
 def test_stopping_on_the_width_keeps_the_interval() -> None:
@@ -96,7 +98,7 @@ def test_stopping_on_the_width_keeps_the_interval() -> None:
 def test_a_ratio_is_the_middle_of_the_means_of_pairs() -> None:
     logs = [0.01, 0.02, 0.03, 0.05, 0.08, 0.13, 0.21]
     means = sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
-    found = ratios.compare([(1, math.exp(log)) for log in logs])
+    found = compare([(1, math.exp(log)) for log in logs])
     assert math.log(found.ratio.value) == pytest.approx(statistics.median(means))
     assert math.log(found.ratio.low) == pytest.approx(means[2])
     assert math.log(found.ratio.high) == pytest.approx(means[-3])
@@ -108,7 +110,7 @@ def test_a_ratio_is_the_middle_of_the_means_of_pairs() -> None:
 def test_at_most_five_percent_of_all_signs_are_called_different(n: int) -> None:
     sizes = [1 + i + i * i / 100 for i in range(n)]  # no two sums are equal
     outcomes = [
-        ratios.compare([(1, math.exp(sign * size / 1000)) for sign, size in zip(signs, sizes, strict=True)])
+        compare([(1, math.exp(sign * size / 1000)) for sign, size in zip(signs, sizes, strict=True)])
         for signs in product((-1, 1), repeat=n - 1)
         for signs in [(1, *signs)]  # the other half is its mirror image
     ]
@@ -122,44 +124,44 @@ def test_a_verdict_agrees_with_its_interval_where_values_are_tied() -> None:
     random = Random(3)
     for _ in range(500):
         pairs = [(random.choice([9, 10, 11]), random.choice([10, 11, 12])) for _ in range(random.randint(6, 10))]
-        found = ratios.compare(pairs)
+        found = compare(pairs)
         assert (found.verdict == DIFFERENT) is not found.ratio.holds(1)
         assert (found.p <= 0.05) is (found.verdict == DIFFERENT)
 
 
 def test_two_variants_turned_round_give_the_inverse() -> None:
     pairs = noisy(Random(1), 9, 1.04)
-    one, other = ratios.compare(pairs), ratios.compare([(b, a) for a, b in pairs])
+    one, other = compare(pairs), compare([(b, a) for a, b in pairs])
     assert one.ratio.value == pytest.approx(1 / other.ratio.value)
     assert (one.ratio.low, one.p, one.verdict) == (pytest.approx(1 / other.ratio.high), other.p, other.verdict)
 
 
 def test_fewer_than_six_pairs_have_a_range_and_no_verdict() -> None:
-    found = ratios.compare([(1, 2), (1, 3), (1, 4)])
+    found = compare([(1, 2), (1, 3), (1, 4)])
     assert (found.ratio.low, found.ratio.high, found.ratio.n) == (2, pytest.approx(3 + 1), 3)
     assert (found.verdict, found.text) == (NO_VERDICT, "range of 3 pairs; no verdict")
 
 
 def test_equal_values_show_no_difference() -> None:
-    found = ratios.compare([(5, 5)] * 8)
+    found = compare([(5, 5)] * 8)
     assert (found.ratio.low, found.ratio.high, found.p, found.verdict) == (1, 1, 1, NOT_SHOWN)
     assert found.text == "no difference shown on these nodes: all values are equal as printed"
-    assert ratios.compare([(5, 6)] * 6).verdict == DIFFERENT
+    assert compare([(5, 6)] * 6).verdict == DIFFERENT
 
 
 def test_what_would_have_been_seen_is_right_in_95_of_100_studies() -> None:
     random, wrong = Random(7), 0
     for _ in range(1000):
-        found = ratios.compare(noisy(random, 8, 1.02, 0.02))
+        found = compare(noisy(random, 8, 1.02, 0.02))
         wrong += found.verdict == NOT_SHOWN and found.seen_above < 0.02
     assert wrong <= 50, wrong
-    shown = ratios.compare([(1, x) for x in (0.97, 0.98, 0.99, 1, 1.01, 1.02, 1.03)])
+    shown = compare([(1, x) for x in (0.97, 0.98, 0.99, 1, 1.01, 1.02, 1.03)])
     assert shown.text == "no difference shown on these nodes; above 2 % would have been seen"
 
 
 def test_ten_percent_at_two_percent_noise_is_found_by_eight_pairs() -> None:
     random = Random(11)
-    found = [ratios.compare(noisy(random, 8, 1.1, 0.02)).verdict for _ in range(1000)]
+    found = [compare(noisy(random, 8, 1.1, 0.02)).verdict for _ in range(1000)]
     assert found.count(DIFFERENT) >= 990
 
 
@@ -196,7 +198,7 @@ def test_too_few_pairs_for_several_comparisons_have_an_interval_and_no_verdict()
 
 def test_a_difference_that_holm_does_not_grant_is_said_so() -> None:
     close = [(1, x) for x in (1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 0.995)]
-    assert ratios.compare(close).verdict == DIFFERENT
+    assert compare(close).verdict == DIFFERENT
     both = ratios.compare_all({"1": close, "2": [(1, 1)] * 7, "4": [(1, 1)] * 7})
     assert both["1"].text.startswith("no difference shown by 3 comparisons together; above")
 
@@ -207,11 +209,11 @@ def test_a_difference_that_holm_does_not_grant_is_said_so() -> None:
 ])  # fmt: skip
 def test_a_value_without_a_logarithm_is_refused_by_its_place(value: float, why: str) -> None:
     with pytest.raises(InputError, match=f"the second variant in pair 2: .*{why}|variant in pair 2: {why}"):
-        ratios.compare([(1, 1), (1, value)])
+        compare([(1, 1), (1, value)])
     with pytest.raises(InputError, match=f"run 1.*{why}"):
-        scaling.ratio([value], [1])
+        ratios.ratio([value], [1])
     with pytest.raises(InputError, match="no values"):
-        ratios.compare([])
+        compare([])
 
 
 def test_a_median_refuses_only_what_is_not_a_number() -> None:
@@ -243,7 +245,7 @@ def test_allocations_that_differ_call_few_equal_variants_different() -> None:
         effects = [math.exp(random.gauss(0, 0.02)) for _ in range(6)]
         allocations = {str(i): noisy(random, 2, effect, 0.02) for i, effect in enumerate(effects)}
         wrong += ratios.compare_across({"": allocations})[""].verdict == DIFFERENT
-        naive += ratios.compare(noisy(random, 8, effects[0], 0.02)).verdict == DIFFERENT
+        naive += compare(noisy(random, 8, effects[0], 0.02)).verdict == DIFFERENT
     assert wrong <= 30 < 80 < naive, (wrong, naive)  # 5 % and three standard deviations; facts: 29 %
 
 
@@ -251,11 +253,11 @@ def test_allocations_that_differ_call_few_equal_variants_different() -> None:
 
 
 def test_two_samples_are_compared_by_all_their_differences() -> None:
-    few = scaling.ratio([1, 2, 3], [4, 5, 6])
+    few = ratios.ratio([1, 2, 3], [4, 5, 6])
     assert few.is_range
     assert (few.low, few.high) == (pytest.approx(4 / 3), pytest.approx(6))
     one, other = [10.0, 11, 12, 13], [20.0, 22, 24, 26, 28]
-    found = scaling.ratio(one, other)
+    found = ratios.ratio(one, other)
     differences = sorted(b / a for a in one for b in other)
     k = exact.rank_sum(4, 5).k
     assert (found.low, found.high) == (pytest.approx(differences[k - 1]), pytest.approx(differences[-k]))
@@ -281,8 +283,6 @@ def test_the_formulas_of_scaling() -> None:
 
 
 def test_scaling_refuses_what_has_no_formula() -> None:
-    with pytest.raises(InputError, match="no such kind of scaling: stong"):
-        scaling.scaling("stong", (1, [1]), (2, [1]))
     with pytest.raises(InputError, match="the metric is a time"):
         scaling.scaling("throughput", (1, [1]), (2, [1]), is_time=True)
 
@@ -292,13 +292,12 @@ def test_scaling_refuses_what_has_no_formula() -> None:
 
 def test_two_variants_take_turns() -> None:
     order = orders.turns(["native", "image"], 6, seed=1)
-    assert [turn.order for turn in order] == list(range(14))
-    assert {turn.variant for turn in order[:2]} == {"native", "image"}
-    assert all(turn.warmup for turn in order[:2])
-    blocks = [tuple(turn.variant for turn in order[i : i + 2]) for i in range(2, 14, 2)]
+    assert len(order) == 14
+    assert {*order[:2]} == {("native", 0), ("image", 0)}, "warm-up runs"
+    blocks = [tuple(variant for variant, _ in order[i : i + 2]) for i in range(2, 14, 2)]
     assert {frozenset(block) for block in blocks} == {frozenset({"native", "image"})}
     assert all({*blocks[i : i + 2]} == {("native", "image"), ("image", "native")} for i in range(0, 6, 2)), "ABBA"
-    assert not any(turn.warmup for turn in orders.turns(["native"], 3, seed=1, warmups=0))
+    assert orders.turns(["native"], 3, seed=1, warmups=0) == [("native", 1), ("native", 2), ("native", 3)]
 
 
 @pytest.mark.parametrize("count", range(2, 8))
@@ -307,7 +306,7 @@ def test_more_variants_are_balanced(count: int) -> None:
     variants = [f"v{i}" for i in range(count)]
     repeats = count if count % 2 == 0 else 2 * count
     order = orders.turns(variants, repeats, seed=5, warmups=0)
-    blocks = [[turn.variant for turn in order if turn.repeat == repeat] for repeat in range(1, repeats + 1)]
+    blocks = [[variant for variant, own in order if own == repeat] for repeat in range(1, repeats + 1)]
     places = [(place, variant) for block in blocks for place, variant in enumerate(block)]
     followers = [pair for block in blocks for pair in pairwise(block)]
     assert {places.count(one) for one in places} == {repeats // count}
@@ -318,22 +317,15 @@ def test_an_order_follows_from_its_seed() -> None:
     first = orders.turns(["a", "b", "c"], 8, seed=42)
     assert first == orders.turns(["a", "b", "c"], 8, seed=42)
     assert first != orders.turns(["a", "b", "c"], 8, seed=43)
-    starts = {orders.turns(["a", "b"], 2, seed=seed, warmups=0)[0].variant for seed in range(20)}
+    starts = {orders.turns(["a", "b"], 2, seed=seed, warmups=0)[0][0] for seed in range(20)}
     assert starts == {"a", "b"}, "ABBA and BAAB"
-    shown = " ".join(turn.variant for turn in first)
+    shown = " ".join(variant for variant, _ in first)
     assert shown == "a c b a c b c a b b a c a b c c b a b c a b c a c a b"
 
 
-def test_orders_refuse_nonsense() -> None:
-    with pytest.raises(InputError, match="one name twice"):
-        orders.turns(["a", "a"], 2, seed=0)
-    with pytest.raises(InputError, match="cannot run -1 times"):
-        orders.turns(["a", "b"], -1, seed=0)
-
-
-def pairs_of(order: tuple[orders.Turn, ...], values: dict[int, float]) -> dict[int, Pair]:
+def pairs_of(order: Sequence[orders.Turn], values: dict[int, float]) -> dict[int, Pair]:
     """The values of both variants of each repeat, as `study.analysis` takes them from records."""
-    known = {(turn.repeat, turn.variant): values[turn.order] for turn in order if not turn.warmup}
+    known = {(repeat, variant): values[at] for at, (variant, repeat) in enumerate(order) if repeat}
     return {repeat: (known[repeat, "a"], known[repeat, "b"]) for repeat, variant in known if variant == "a"}
 
 
@@ -342,12 +334,13 @@ def test_a_slow_first_run_changes_nothing() -> None:
     random, hidden, found = Random(13), 0, 0
     for seed in range(200):
         order = orders.turns(["a", "b"], 8, seed)
-        values = {t.order: (1.05 if t.variant == "b" else 1) * math.exp(random.gauss(0, 0.01)) for t in order}
+        gains = [1.05 if variant == "b" else 1 for variant, _ in order]
+        values = {at: gain * math.exp(random.gauss(0, 0.01)) for at, gain in enumerate(gains)}
         slow = {**values, 0: values[0] * 1.3, 1: values[1] * 1.3}
         pairs = pairs_of(order, slow)
         assert pairs == pairs_of(order, values)
         assert sorted(pairs) == list(range(1, 9))
-        found += ratios.compare([*pairs.values()]).verdict == DIFFERENT
+        found += compare([*pairs.values()]).verdict == DIFFERENT
         cold = {**pairs, 1: (pairs[1][0] * 1.3, pairs[1][1])}
-        hidden += ratios.compare([*cold.values()][:6]).verdict != DIFFERENT
+        hidden += compare([*cold.values()][:6]).verdict != DIFFERENT
     assert (hidden, found) == (200, 200)

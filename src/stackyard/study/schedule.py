@@ -12,7 +12,7 @@ from typing import Any
 
 from stackyard.core.late import dataclass
 from stackyard.study.request import NAME, StudyRequest
-from stackyard.study.statistics.orders import turns
+from stackyard.study.statistics.orders import Turn, turns
 
 MOST_NUMBER = 10**9
 """Of nodes, allocations and repeats in a file."""
@@ -56,8 +56,8 @@ class JobPlan:
     def from_json(cls, values: dict[str, Any]) -> JobPlan:
         """The jobs as they were stored. Raises KeyError, ValueError."""
         nodes, allocation = int(values["nodes"]), int(values["allocation"])
-        runs = [(str(name), int(repeat), bool(warm)) for name, repeat, warm in values["points"]]
-        for name, repeat, _ in runs:  # they become names of files
+        runs = [(str(name), int(repeat)) for name, repeat, _ in values["points"]]
+        for name, repeat in runs:  # they become names of files
             if not (NAME.fullmatch(name) and 0 <= repeat <= MOST_NUMBER):
                 raise ValueError(f"not a run of a variant: {name!r:.100}, {repeat}")
         if not (0 < nodes <= MOST_NUMBER and 0 < allocation <= MOST_NUMBER):
@@ -87,21 +87,21 @@ def one_size(
 ) -> JobPlan:
     """A job of a study with one variant: the warm-up runs, if the nodes need them, then these repeats."""
     (variant,) = request.all_variants
-    runs = [(variant, 0, True)] * (request.warmup_runs if cold else 0)
-    return _job(nodes, allocation, runs + [(variant, repeat, False) for repeat in repeats])
+    runs = [0] * (request.warmup_runs if cold else 0) + list(repeats)
+    return _job(nodes, allocation, [(variant, repeat) for repeat in runs])
 
 
 def _comparison(request: StudyRequest, nodes: int, allocation: int, seed: int) -> JobPlan:
     own = int.from_bytes(sha256(f"{seed}/{nodes}/{allocation}".encode()).digest()[:8], "big")
-    order = turns(list(request.all_variants), request.repeats, own, warmups=request.warmup_runs)
-    return _job(nodes, allocation, [(turn.variant, turn.repeat, turn.warmup) for turn in order])
+    runs = turns(list(request.all_variants), request.repeats, own, warmups=request.warmup_runs)
+    return _job(nodes, allocation, runs)
 
 
-def _job(nodes: int, allocation: int, runs: list[tuple[str, int, bool]]) -> JobPlan:
+def _job(nodes: int, allocation: int, runs: list[Turn]) -> JobPlan:
     points, warm = [], 0
-    for order, (variant, repeat, warmup) in enumerate(runs, 1):
-        warm += warmup
-        number = f"w{warm:02d}" if warmup else f"r{repeat:02d}"
+    for order, (variant, repeat) in enumerate(runs, 1):
+        warm += not repeat
+        number = f"r{repeat:02d}" if repeat else f"w{warm:02d}"
         name = f"n{nodes:04d}-{variant}-a{allocation:02d}-{number}"
-        points.append(Point(name, nodes, variant, repeat, allocation, order, warmup))
+        points.append(Point(name, nodes, variant, repeat, allocation, order, not repeat))
     return JobPlan(f"n{nodes:04d}-a{allocation:02d}", nodes, allocation, tuple(points))

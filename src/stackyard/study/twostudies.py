@@ -11,9 +11,7 @@ from stackyard.core.late import dataclass
 from stackyard.study.analysis import MetricColumn, Results, Series
 from stackyard.study.request import as_mapping
 from stackyard.study.statistics.exact import MOST_RUNS, Interval
-from stackyard.study.statistics.ratios import NO_VERDICT, Comparison
-from stackyard.study.statistics.scaling import ratio
-from stackyard.study.statistics.unpaired import compare_unpaired
+from stackyard.study.statistics.ratios import NO_VERDICT, Comparison, compare_unpaired, ratio
 
 PASSING = ("about.created", "about.seed", "request.seed", "request.name")
 """What differs between any two studies."""

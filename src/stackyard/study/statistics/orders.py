@@ -5,30 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from stackyard.core.errors import InputError
-from stackyard.core.late import dataclass
+Turn = tuple[str, int]
+"""A variant, and the block of runs that the run belongs to, one of each variant, from 1; 0: a warm-up."""
 
 
-@dataclass(frozen=True)
-class Turn:
-    """One run of a variant within an allocation.
-
-    Attributes:
-        order: its place in the allocation, from 0.
-        repeat: the block of runs that it belongs to, one of each variant, from 1; 0 for a warm-up.
-    """
-
-    order: int
-    variant: str
-    repeat: int
-
-    @property
-    def warmup(self) -> bool:
-        """Whether it is a warm-up, which is in no statistic."""
-        return self.repeat == 0
-
-
-def turns(variants: Sequence[str], repeats: int, seed: int, *, warmups: int = 1) -> tuple[Turn, ...]:
+def turns(variants: Sequence[str], repeats: int, seed: int, *, warmups: int = 1) -> list[Turn]:
     """The order of all runs of one allocation; the same for the same seed, with any Python.
 
     Warm-up runs come first: the first run of a program on a node fills its caches, and was 30 % slow where a difference
@@ -40,21 +21,13 @@ def turns(variants: Sequence[str], repeats: int, seed: int, *, warmups: int = 1)
         repeats: blocks; orders are fully balanced after 2 for two variants, after n or 2n for n of them.
         seed: recorded by the caller.
         warmups: warm-up runs of each variant.
-
-    Raises:
-        InputError: no variants, the same name twice, or a negative number.
     """
-    if not variants or len(set(variants)) < len(variants):
-        raise InputError(f"cannot order the variants {', '.join(variants)}: one name twice, or none",
-                         hint="give each variant a name of its own")  # fmt: skip
-    if repeats < 0 or warmups < 0:
-        raise InputError(f"cannot run {min(repeats, warmups)} times", hint="use 0 or more")
     random = Random(seed)
     named = _drawn(variants, random)
     first = [(variant, 0) for _ in range(warmups) for variant in _drawn(variants, random)]
     rows = _rows(len(named), random)
     blocks = [(named[i], repeat) for repeat in range(1, repeats + 1) for i in next(rows)]
-    return tuple(Turn(order, variant, repeat) for order, (variant, repeat) in enumerate([*first, *blocks]))
+    return [*first, *blocks]
 
 
 def _drawn(items: Sequence[str], random: Random) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
-from stackyard.study.statistics.exact import Interval, between, exponential, logarithms, rank_sum
-
-KINDS = ("strong", "weak", "throughput")
+from stackyard.study.statistics.exact import Interval
+from stackyard.study.statistics.ratios import ratio
 
 
 @dataclass(frozen=True)
@@ -31,21 +30,6 @@ class Scaling:
         return f"what is lost between 1 and {self.base} nodes is not in this figure" if self.base > 1 else ""
 
 
-def ratio(first: Sequence[float], second: Sequence[float]) -> Interval:
-    """The second of two series of runs divided by the first: exp of the two-sample Hodges-Lehmann estimate.
-
-    That is the median of all n*m log differences, with the interval of Mann and Whitney's exact distribution (E. L.
-    Lehmann, Annals of Mathematical Statistics 34 (1963) 1507). Where no 95 % interval exists (3 against 3) the range
-    of the differences. Both series need the allocation as their unit: six runs in one cover the truth in 28 to 61 %.
-
-    Raises:
-        InputError: no runs, or a value that is not a finite number above 0.
-    """
-    logs, others = logarithms(first), logarithms(second)
-    differences = sorted(other - one for one in logs for other in others)
-    return exponential(between(differences, rank_sum(len(logs), len(others)), min(len(logs), len(others))))
-
-
 def scaling(
     kind: str, base: tuple[int, Sequence[float]], size: tuple[int, Sequence[float]], *, is_time: bool = False
 ) -> Scaling:
@@ -60,16 +44,15 @@ def scaling(
     ============ ============================ ================
 
     Args:
-        kind: one of `KINDS`. In a strong study all sizes do the same work, in a weak one each node does.
+        kind: ``strong``, ``weak`` or ``throughput``. In a strong study all sizes do the same work, in a weak one each
+            node does.
         base: nodes and values of the smallest size that was measured.
         size: nodes and values of the other size.
         is_time: the values are times T, not rates R.
 
     Raises:
-        InputError: an unknown kind, times for ``throughput``, no runs, a value not above 0.
+        InputError: times for ``throughput``, no runs, a value not above 0.
     """
-    if kind not in KINDS:
-        raise InputError(f"no such kind of scaling: {kind}", hint=f"use one of {', '.join(KINDS)}")
     if kind == "throughput" and is_time:
         raise InputError("cannot compare throughputs: the metric is a time", hint="name a metric that is a rate")
     more = size[0] / base[0]
