@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 
 from images.elfbed import build
 from stackyard.launch.node.monitoring import counters, energy
+from stackyard.launch.node.monitoring.usage import Usage
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.records.outcome import GpuEnergy, Placement
 from stackyard.launch.run.energy import gpu_energy
@@ -54,26 +57,25 @@ def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nvml:
     return found
 
 
-def began(vendor: str = "nvidia", visible: str = "0,1") -> energy.GpuEnergy:
+def began(vendor: str = "nvidia") -> Usage:
     """An agent's reader after its first reading."""
-    reader = energy.GpuEnergy(vendor)
-    reader.begin(visible)
-    reader.begin(visible)  # by the next rank
-    if reader._process is not None:
-        wait_for(lambda: has_written(reader))
-    return reader
+    usage = Usage(vendor)
+    usage.begin_energy("0,1")
+    usage.begin_energy("0,1")  # by the next rank
+    wait_for(lambda: bool(select.select([process_of(usage).stdout], [], [], 0)[0]))
+    return usage
 
 
-def has_written(reader: energy.GpuEnergy) -> bool:
-    import select
+def process_of(usage: Usage) -> subprocess.Popen[bytes]:
+    """The one that reads the counters."""
+    process: subprocess.Popen[bytes] = usage._energy._process
+    return process
 
-    return bool(select.select([reader._process.stdout], [], [], 0)[0])
 
-
-def ended(reader: energy.GpuEnergy, went: float = 0) -> dict[str, Any]:
+def ended(usage: Usage, went: float = 0) -> dict[str, Any]:
     """What the agent sends."""
     sent: list[tuple[str, dict[str, Any]]] = []
-    reader.end(went, lambda kind, value: sent.append((kind, value)))
+    usage.end_energy(went, lambda kind, value: sent.append((kind, value)))
     ((kind, value),) = sent
     assert kind == "energy"
     json.dumps(value)
@@ -141,27 +143,27 @@ def test_a_library_that_hangs_is_not_waited_for(nvml: Nvml, monkeypatch: pytest.
     monkeypatch.setattr(energy, "LIMIT_S", 0.2)
     if when == "from the start":
         nvml.say(status=-1)
-        reader = energy.GpuEnergy("nvidia")
-        reader.begin("0")
+        reader = Usage("nvidia")
+        reader.begin_energy("0")
     else:
         reader = began()
         nvml.say(status=-1)
-    process = reader._process
+    process = process_of(reader)
     assert ended(reader) == {"why": "reading the energy counters timed out after 0.2 s"}
     assert process.wait(20) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(("vendor", "visible"), [("nvidia", "-"), ("", "0"), ("intel", "0")])
 def test_nothing_is_started_without_a_gpu(vendor: str, visible: str) -> None:
-    reader = energy.GpuEnergy(vendor)
-    reader.begin(visible)
-    reader.end(0, lambda *sent: pytest.fail(str(sent)))
+    reader = Usage(vendor)
+    reader.begin_energy(visible)
+    reader.end_energy(0, lambda *sent: pytest.fail(str(sent)))
 
 
 def test_the_reader_is_no_process_of_a_rank(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACKYARD_DIR", "/tmp/x")  # by which what remains of the ranks is found, and killed
     reader = began()
-    assert b"STACKYARD" not in Path(f"/proc/{reader._process.pid}/environ").read_bytes()
+    assert b"STACKYARD" not in Path(f"/proc/{process_of(reader).pid}/environ").read_bytes()
     ended(reader)
 
 

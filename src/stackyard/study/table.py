@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, fields
 
 from stackyard.core.late import dataclass
 
@@ -58,5 +58,5 @@ def table_text(rows: Iterable[Row]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(astuple(replace(row, warmup=int(row.warmup))) for row in rows)
+    writer.writerows([int(each) if isinstance(each, bool) else each for each in astuple(row)] for row in rows)
     return stream.getvalue()

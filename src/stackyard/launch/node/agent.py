@@ -129,7 +129,7 @@ class Agent:
         cpus, seen = [*more, "-", "-"][:2]
         place = {"task": task, "local": local, "pid": pid, "cpus": cpus.strip("-"), "gpus": seen}
         self.starts.append(place)
-        self.usage.energy.begin(seen)
+        self.usage.begin_energy(seen)
         if self.hub is not None:
             self.send("start", place)
 
@@ -374,7 +374,7 @@ class Agent:
     def _bye(self) -> "None":
         """Terminate remaining processes of the ranks and the helper program, and remove the node's directory."""
         end_rest(self.directory.path, {rank.pid for rank in self.ranks.values()}, self.sidecar, self.logs.write)
-        self.usage.energy.end(self.went, self.send)
+        self.usage.end_energy(self.went, self.send)
         self._from_logs(0)
         self.staged.close(self.send)
         until = time.monotonic() + 2

@@ -20,13 +20,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from stackyard.launch.node.monitoring.usage import VENDORS
 from stackyard.launch.node.step import StepFile
 
 PARTS = Path(__file__).parent.parent / "node"
 PROBE = Path(__file__).parent.parent / "probe"
 PACKAGE = "stackyard.launch.node"
-STAGE = f"{PACKAGE}.staging.stage"
-"""The part that only a step with staged files needs; it imports the other parts that stage."""
+STAGE, ENERGY = f"{PACKAGE}.staging.stage", f"{PACKAGE}.monitoring.energy"
+"""The parts that only a step with staged files, or with GPUs, needs; each imports the other ones for that."""
 _IMPORT = re.compile(rf"^(?: *)from {re.escape(PACKAGE)}\.([\w.]+) import", re.MULTILINE)
 
 _TEXT = '''"""The agent of the run {run}, on one node. Written by stackyard from its package {package}."""
@@ -82,13 +83,14 @@ def agent_text(file: StepFile) -> str:
 
     With an interpreter as argument, it runs again under that one if the present one is too old, or incomplete.
     """
-    parts = _parts(file.stage is not None)
+    without = frozenset([STAGE] * (file.stage is None) + [ENERGY] * (file.gpu_vendor not in VENDORS))
+    parts = _parts(without)
     return _TEXT.format(
         run=file.run,
         package=PACKAGE,
         packages=_packages(parts),
         parts=parts,
-        compiled=_compiled(file.stage is not None),
+        compiled=_compiled(without),
         plan=json.dumps({**file.for_agents(), "probe_files": probe_files() if file.probe else {}}),
     )
 
@@ -108,16 +110,16 @@ def plan_of(text: str) -> dict[str, Any]:
 
 
 @cache
-def _compiled(stage: bool) -> tuple[str, str]:
+def _compiled(without: frozenset[str]) -> tuple[str, str]:
     """The magic number of this Python's bytecode, in hexadecimal, and the code of the parts, in base64."""
-    loaders = (SourceFileLoader(name, str(_path(name))) for name, _ in _parts(stage))
+    loaders = (SourceFileLoader(name, str(_path(name))) for name, _ in _parts(without))
     codes = [loader.get_code(loader.name) for loader in loaders]
     return MAGIC_NUMBER.hex(), b2a_base64(marshal.dumps(codes), newline=False).decode()
 
 
 @cache
-def _parts(stage: bool) -> tuple[tuple[str, str], ...]:
-    """Name and text of every module of the agent, each after those that it imports; staging modules if needed."""
+def _parts(without: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Name and text of every module of the agent but these, each after those that it imports."""
     order: list[tuple[str, str]] = []
     seen: set[str] = set()
 
@@ -125,7 +127,7 @@ def _parts(stage: bool) -> tuple[tuple[str, str], ...]:
         seen.add(name)
         text = _path(name).read_text(encoding="utf-8")
         for needed in (f"{PACKAGE}.{module}" for module in _IMPORT.findall(text)):
-            if needed not in seen and (stage or needed != STAGE):
+            if needed not in seen and needed not in without:
                 add(needed)
         order.append((name, text))
 

@@ -14,7 +14,6 @@ from stackyard.launch.node.monitoring.counters import main as counters
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 LIMIT_S = 1.5
@@ -22,45 +21,32 @@ LIMIT_S = 1.5
 
 
 class GpuEnergy:
-    """Reads the counters without blocking the agent, until the end."""
+    """Reads the counters for the first time when it is made, without blocking the agent."""
 
     def __init__(self, vendor: "str") -> "None":
-        self._vendor = vendor
-        self._process = None  # type: Any
-        self._why = ""
-
-    def begin(self, visible: "str") -> "None":
-        """Read the counters for the first time, once, before a rank runs that has GPUs: `visible` is not ``-``."""
-        if visible == "-" or self._vendor not in ("nvidia", "amd") or self._process is not None or self._why:
-            return
         import subprocess
 
-        words = [sys.executable, "-I", "-S", "-c", _text(), self._vendor]
         own = {name: value for name, value in os.environ.items() if not name.startswith("STACKYARD_")}  # not a rank's
+        self._process = None  # type: Any
         try:
             self._process = subprocess.Popen(
-                words, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                start_new_session=True,
+                [sys.executable, "-I", "-S", "-c", _text(), vendor], env=own, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             self._why = f"cannot run {sys.executable}: {error.strerror}"
 
-    def end(self, went: "float", send: "Callable[[str, Any], None]") -> "None":
-        """Send for each GPU its joules, or why they are not known; nothing if no rank had one.
+    def used(self, went: "float") -> "dict[str, Any]":
+        """Read again; for each GPU its joules, or why they are not known. Waits, but not for a stuck driver.
 
         Args:
             went: when the ranks began, by the clock of `time.monotonic`; 0: they did not.
         """
-        if self._process is not None:
-            send("energy", self._read(went))
-        elif self._why:
-            send("energy", {"why": self._why})
-
-    def _read(self, went: "float") -> "dict[str, Any]":
-        """Ask for the second reading. Waits, but not for a stuck driver."""
         import subprocess
 
-        process, self._process = self._process, None
+        if self._process is None:
+            return {"why": self._why}
+        process = self._process
         try:
             text, _ = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:

@@ -11,16 +11,17 @@ import os
 import time
 
 from stackyard.launch.node.machine import slurp
-from stackyard.launch.node.monitoring.energy import GpuEnergy
 from stackyard.launch.node.monitoring.gpuprobe import GpuProbe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from stackyard.launch.node.ranks import Rank
 
+VENDORS = ("nvidia", "amd")
+"""Those whose GPUs have energy counters that are read."""
 LOOK_SHARE, FREE_S = 2000, 0.05
 """Looks at the memory take at most one part in so many of a CPU's time, besides this many seconds, so that the first
 ones are not far apart and a short run is seen too. Time in which the agent waits for a CPU costs the ranks nothing."""
@@ -38,7 +39,20 @@ class Usage:
         self._group = Group()
         self._gpus = GpuProbe(gpu_vendor)
         self._mpi = mpi or MpiLibraries("", ())
-        self.energy = GpuEnergy(gpu_vendor)
+        self._vendor = gpu_vendor
+        self._energy = None  # type: Any
+
+    def begin_energy(self, visible: "str") -> "None":
+        """Read the energy counters once, before a rank runs that sees GPUs (``-``: none)."""
+        if visible != "-" and self._vendor in VENDORS and self._energy is None:
+            from stackyard.launch.node.monitoring.energy import GpuEnergy
+
+            self._energy = GpuEnergy(self._vendor)
+
+    def end_energy(self, went: "float", send: "Callable[[str, Any], None]") -> "None":
+        """Send the energy that the GPUs have used, once no rank runs; nothing without GPUs."""
+        if self._energy is not None:
+            send("energy", self._energy.used(went))
 
     def look(self, ranks: "list[Rank]", now: "float", at_once: "bool" = False) -> "None":
         """Take a sample if it is due; with `at_once` before the ranks are terminated."""
