@@ -615,7 +615,7 @@ def test_a_hang_without_py_spy_says_what_is_missing(tmp_path: Path) -> None:
     result = local(tmp_path, 1, sys.executable, "-c", code, hang_min=0.05, py_spy="").end()
     assert result.state == "hung" and result.first is not None and result.first.cause is not None
     assert result.first.cause.rule == "hang-without-py-spy"
-    assert "states of the processes (py-spy not found)" in result.first.message
+    assert "states of the processes (neither probe nor py-spy found)" in result.first.message
     (stacks,) = (tmp_path / "step" / "stacks").glob("*")
     text = stacks.read_text()
     assert "py-spy not found: add py-spy to the stack" in text and "[<0>]" not in text

@@ -145,7 +145,9 @@ def test_seconds_end_a_trace(place: Path) -> None:
     [
         ("", 143),
         (
-            "def saves(*_):\n while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n os._exit(5)\n"
+            "def saves(*_):\n"
+            " while not (os.path.exists(sys.argv[1]) and os.path.getsize(sys.argv[1])): time.sleep(0.01)\n"
+            " os._exit(5)\n"
             "signal.signal(signal.SIGTERM, saves)",
             5,
         ),

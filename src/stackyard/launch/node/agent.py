@@ -10,7 +10,7 @@ only delays operations on it.
 It and what it imports run on any Python from 3.6 on, with the standard library alone and few imports, because it starts
 on every node, on the node's own Python, while ranks wait for it. So annotations are strings and paths are strings.
 """
-# ruff: noqa: PTH118
+# ruff: noqa: PTH118, PTH120
 
 import os
 import re
@@ -23,6 +23,7 @@ from stackyard.launch.node.directory import NodeDirectory
 from stackyard.launch.node.ends import Ends
 from stackyard.launch.node.logs import READ_MOST, Logs, log_path
 from stackyard.launch.node.machine import detach, facts
+from stackyard.launch.node.monitoring.probes import Probes
 from stackyard.launch.node.monitoring.stacks import Stacks
 from stackyard.launch.node.monitoring.usage import MpiLibraries, Usage
 from stackyard.launch.node.processes import beside, end_rest, send_signal
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 SIDECAR = -1
 """What stands for a task's number where the helper program of rank 0's node is meant."""
+RECORDER = "stacks/recorder/rank-{rank}"
+"""Below the run directory: what `torchfrtrace` reads."""
 REFRESH_SHARE = 400
 """The lists of processes are read so seldom that reading them takes at most one part in so many of the time."""
 VARIABLE = re.compile("MASTER_ADDR|MASTER_PORT|STACKYARD_(?:ADDR|PORT)_[A-Z0-9_]+")
@@ -68,7 +71,9 @@ class Agent:
         self.ends = Ends(self.logs, self._report_end)
         self.hub_holds = False
         self.went = self.kill_at = self.leave_at = self.next_watch = self.next_refresh = 0.0
-        self.stacks = Stacks(self.directory.path, self.file["py_spy"])
+        self.probes = Probes(self.directory.path)
+        recorder = os.path.join(os.path.dirname(log_directory), RECORDER)
+        self.stacks = Stacks(self.directory.path, self.file["py_spy"], self.file["probe_signal"], self.probes, recorder)
         self.usage = Usage(self.file["gpu_vendor"], MpiLibraries(self.file["mpi_library"], self.file["mpi_names"]))
         self.staged = NodeStaging(self.file, self.directory, self.host)
 
@@ -227,9 +232,13 @@ class Agent:
             number = getattr(signal, "SIG" + value)
             for rank in self._running():
                 self.send("signalled", {"task": rank.task, "signal": value, "processes": rank.tell(number)})
+            self.probes.ask(("warned",), self._running(), {"do": "stop"})
         elif kind == "stacks":
             for rank in self._running():
                 self.stacks.begin(rank)
+        elif kind == "probe":
+            ranks = [rank for rank in self._running() if value["tasks"] is None or rank.task in value["tasks"]]
+            self.probes.ask(("asked", value["number"]), ranks, value["request"], value["pids"])
         elif kind == "end":
             self._end(value)
         elif kind == "hold":
@@ -272,7 +281,13 @@ class Agent:
 
     def _wait(self) -> "float":
         now = time.monotonic()
-        if self.kill_at or self.stacks.open or self.ends.waiting or (self.hub is not None and self.hub.waiting):
+        if (
+            self.kill_at
+            or self.stacks.open
+            or self.probes.open
+            or self.ends.waiting
+            or (self.hub is not None and self.hub.waiting)
+        ):
             return 0.05
         return max(0.0, self.next_watch - now)
 
@@ -285,8 +300,13 @@ class Agent:
         if now >= self.next_watch:
             self.next_watch = now + self.file["beat_s"]
             self._watch(now)
-        for task, text in self.stacks.step():
-            self.send("stacks", {"task": task, "text": text})
+        for key, answers in self.probes.step():
+            if key[0] == "recorder":
+                self.stacks.recorded(key[1], answers)
+            elif key[0] == "asked":
+                self.send("probed", {"number": key[1], "answers": answers})
+        for message in self.stacks.step():
+            self.send("stacks", message)
         if self.kill_at:
             self._ending(now)
 

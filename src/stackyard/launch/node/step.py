@@ -42,7 +42,8 @@ foreground, both streams into the rank's log.
     {"beat": {}}                    heartbeat, once a second
     {"energy": {"gpus": [..]}}      of its GPUs, at the end (`launch.node.monitoring.energy`)
     {"unable": "why"}               the node's own disk is full ...
-    {"stacks": {"task", "text"}}
+    {"stacks": {"task", "text", "recorders"}}                   {"probe": {"number", "request", "tasks", "pids"}}
+    {"probed": {"number", "answers"}}                           for the ranks' probes (`stackyard.launch.probe`)
     {"bye": {"unshown": bytes}}     `unshown` was to be streamed, and was not taken in time
     {"signalled": {"task", "signal", "processes"}}
     {"sidecar": {"code", "tail"}}   it ended before the ranks

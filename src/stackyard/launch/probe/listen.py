@@ -52,6 +52,8 @@ class Probe:
         if os.getpid() != self.pid or framework in self.frameworks:
             return
         self.frameworks += [framework] if framework else []
+        if framework == "torch" and "STACKYARD_PROBE_SIGNAL" in os.environ:
+            _record(getattr(sys.modules["torch"], "__version__", ""))
         wanted = [name[len(TRACE) :].lower() for name in os.environ if name.startswith(TRACE) and not self.worker]
         for name in wanted:
             if name == framework or (not framework and name not in FRAMEWORKS):
@@ -182,7 +184,8 @@ class Probe:
             names = [request["trace"]] if "trace" in request else list(self.traces)
             return {"stopped": {name: self.stop(name) for name in names}}
         if what == "recorder":
-            return dict(_load("stackyard_recorder", os.path.join(self.here, "recorder.py")).dump(request["output"]))
+            load = _load("stackyard_recorder", os.path.join(self.here, "recorder.py"))
+            return dict(load.dump(request["output"], self.rank))
         raise ValueError(f"no such request: {what}")
 
 
@@ -190,6 +193,13 @@ def _is_worker() -> "bool":
     """Whether multiprocessing started this process, which has the variables of its rank."""
     with open("/proc/self/cmdline", "rb") as stream:
         return bool(WORKER.search(stream.read(4096)))
+
+
+def _record(version: "str") -> "None":
+    """Switch PyTorch's flight recorder on where it is off by default, under the name that it had then."""
+    parts = version.split(".")
+    if len(parts) > 1 and parts[1].isdigit() and (parts[0], int(parts[1])) < ("2", 9):
+        os.environ.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")
 
 
 def _load(name: "str", path: "str") -> "Any":

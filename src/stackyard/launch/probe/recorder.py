@@ -3,7 +3,7 @@
 The recorder keeps the last operations of each process group (torch/csrc/distributed/c10d/FlightRecorder.hpp). The probe
 loads this file when it is asked. Python 3.6 or newer.
 """
-# ruff: noqa: PTH123
+# ruff: noqa: PTH103, PTH120, PTH123
 
 import os
 import pickle
@@ -13,11 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-GROUPS_MOST = 64
+GROUPS_MOST, RECENT = 64, 20
 
 
-def dump(output: "str") -> "dict[str, Any]":
-    """Write the recorder into a file; `groups`: the last operation of each process group, and the names of recent ones.
+def dump(output: "str", rank: "int") -> "dict[str, Any]":
+    """Write the recorder into a file, with ``{rank}`` in its name filled in; where this rank is in each process group.
 
     Raises:
         ValueError: no recorder here.
@@ -26,35 +26,47 @@ def dump(output: "str") -> "dict[str, Any]":
     dumped = getattr(module, "_dump_fr_trace", None) or getattr(module, "_dump_nccl_trace", None)
     if dumped is None:
         raise ValueError("this PyTorch has no flight recorder")
-    data = readable(pickle.loads(dumped()))
-    with open(output + ".new", "wb") as stream:
+    data = completed(pickle.loads(dumped()))
+    if not data["pg_config"]:
+        raise ValueError("this process belongs to no process group")
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_initialized():
+        rank = distributed.get_rank()
+    path = output.replace("{rank}", f"{rank:05d}")
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    with open(path + ".new", "wb") as stream:
         pickle.dump(data, stream)
-    os.replace(output + ".new", output)
-    return {"groups": groups(data)}
+    os.replace(path + ".new", path)
+    return {"rank": rank, "file": path, "groups": groups(data)}
 
 
-def readable(data: "dict[str, Any]") -> "dict[str, Any]":
-    """As `torchfrtrace` reads it: the default group of gloo has no name in `pg_config`, and is ``0`` in the entries."""
-    config = data.get("pg_config", {})
-    if "" in config and "0" not in config:
-        config["0"] = config.pop("")
+def completed(data: "dict[str, Any]") -> "dict[str, Any]":
+    """With the members of each group, which gloo does not record and `torchfrtrace` requires."""
+    world = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
+    config = data.setdefault("pg_config", {})
+    config.pop("", None)
+    for group, name in dict(getattr(world, "pg_names", {})).items():
+        members = sorted(world.pg_group_ranks.get(group, ())) if world is not None else ()
+        known = config.setdefault(name, {"name": name, "desc": getattr(group, "group_desc", ""), "ranks": "[]"})
+        if known["ranks"] in ("", "[]"):
+            known["ranks"] = str(list(members))
     return data
 
 
 def groups(data: "dict[str, Any]") -> "dict[str, Any]":
-    """The number, name and state of the last collective operation of each group, and the names of the recent ones."""
-    found = {}  # type: dict[str, dict[str, Any]]
+    """For each process group its members, the number of its last operation here, and the names of the recent ones."""
+    found = {}  # type: dict[str, Any]
+    for name, config in list(data["pg_config"].items())[:GROUPS_MOST]:
+        status = data.get("pg_status", {}).get(name, {})
+        last = max(0, int(status.get("last_enqueued_collective", 0)))
+        found[name] = {"desc": config["desc"], "ranks": config["ranks"], "last": last, "waits": False, "names": {}}
     for entry in data.get("entries", ()):
-        name = str(entry["process_group"][0])
-        if entry.get("is_p2p") or (name not in found and len(found) == GROUPS_MOST):
-            continue
-        number, operation = int(entry["collective_seq_id"]), str(entry["profiling_name"]).split(":")[-1]
-        last = found.setdefault(name, {"last": -1, "operations": {}})
-        last["operations"][number] = operation
-        if number >= last["last"]:
-            last.update(last=number, operation=operation, state=str(entry["state"]))
-    for name, last in found.items():
-        config = data.get("pg_config", {}).get(name, {})
-        last.update(ranks=str(config.get("ranks", "")), of=str(config.get("desc", "")))
-        last["operations"] = {n: name for n, name in last["operations"].items() if n > last["last"] - 100}
+        group = found.get(str(entry["process_group"][0]))
+        if group is not None and not entry.get("is_p2p"):
+            number = int(entry["collective_seq_id"])
+            group["names"][number] = str(entry["profiling_name"]).split(":")[-1]
+            if number >= group["last"]:
+                group["last"], group["waits"] = number, not entry.get("retired", entry["state"] == "completed")
+    for group in found.values():
+        group["names"] = {number: name for number, name in group["names"].items() if number > group["last"] - RECENT}
     return found

@@ -20,6 +20,7 @@ from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.door import Door
 from stackyard.launch.run.go import bound, go_variables
+from stackyard.launch.run.hang import HangWatch
 from stackyard.launch.run.launcher import Launcher
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
@@ -31,8 +32,6 @@ from stackyard.launch.run.verdict import TaskEnd, is_consequence
 TICK_S = 0.05
 COLLECT_S = 1.0
 """Seconds in which further failures may arrive, before the first one is named and the other ranks are ended."""
-STACKS_S = 30.0
-"""Time limit for the stack traces of hanging ranks."""
 LEAVE_S = 3.0
 """After SIGKILL to ranks beside a lost node, time for the agents to disconnect before the launcher is ended too."""
 HOLD_BYTES = 4 << 20
@@ -57,9 +56,10 @@ class Hub:
         self.ports: dict[int, tuple[int, ...]] = {}
         self.selector = selectors.DefaultSelector()
         self.door = Door(self.selector, sockets, file)
+        self.hang = HangWatch(self.seen, reports, options)
         self.staging = StagingState(file, reports, options.stall_s)
         self.state: State | None = None
-        self.went = self.suspect = self.stacks_until = self.end_until = 0.0
+        self.went = self.suspect = self.end_until = 0.0
         self.output_at = 0.0
         self.next_look = self.end_at = 0.0
 
@@ -217,9 +217,7 @@ class Hub:
         elif kind == "ports":
             self.ports[link.node] = tuple(value)
         elif kind == "stacks":
-            self.seen.stacks_of.add(int(value["task"]))
-            file = self.step.stacks / f"rank-{int(value['task']):05d}.txt"
-            self.reports.stack(file, f"rank {value['task']} on {link.host}\n{value['text']}\n")
+            self.hang.heard(link, value)
         elif kind == "signalled":
             self.seen.signalled[value["signal"]] = self.seen.signalled.get(value["signal"], 0) + value["processes"]
             self.reports.event("signal", {"host": link.host, **value})
@@ -336,17 +334,13 @@ class Hub:
             self._fail("failed", "")
 
     def _hang(self, now: float) -> None:
-        limit_s = self.options.hang_min * 60
-        if self.stacks_until:
-            if now > self.stacks_until or self.seen.stacks_of >= set(self.seen.running):
-                shown = "stack traces" if self.options.py_spy else "states of the processes (py-spy not found)"
-                text = f"hang timeout: no output for {self.options.hang_min:g} min; {shown}: {self.step.stacks}"
-                self.reports.event("hang", {"minutes": self.options.hang_min, "stacks": sorted(self.seen.stacks_of)})
-                self._fail("hung", text)
-        elif limit_s and self.went and now > max(self.went, self.output_at) + limit_s:
-            self.stacks_until = now + STACKS_S
-            self._phase("stacks", f"no output for {self.options.hang_min:g} min")
+        def ask(why: str) -> None:
+            self._phase("stacks", why)
             self._send("stacks", True)
+
+        hung = self.hang.look(now, max(self.went, self.output_at) if self.went else 0, ask)
+        if hung is not None:
+            self._fail("hung", hung.text, host=hung.host, tail=hung.tail)
 
     def _fail(self, state: State, message: str, *, code: int = 1, host: str = "", tail: tuple[str, ...] = ()) -> None:
         if self.state:

@@ -281,7 +281,7 @@ def _facts(seen: StepFacts, plan: Plan, *, launcher_failed: bool) -> dict[str, o
         "image": any(getattr(one, "variable", "") == IMAGES for one_plan in plans for one in one_plan.change),
         "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
         "whose": "launcher" if launcher_failed else "rank", "address_limit": _address_limit(),
-        "disk_full": _is_full(seen.step.root), "py_spy": bool(seen.file.py_spy),
+        "disk_full": _is_full(seen.step.root), "py_spy": bool(seen.file.py_spy or seen.file.probe_signal),
     }  # fmt: skip
 
 
