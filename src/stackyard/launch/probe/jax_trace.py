@@ -87,7 +87,7 @@ class Tool:
             window.later(0.1, lambda: None if self.ended else self.begin(step))
 
     def _begin(self) -> None:
-        self.directory = window.own_directory()
+        self.directory = window.own_directory(self.options["output_dir"])
         self.began_ns = time.time_ns()
         jax.profiler.start_trace(self.directory)
 

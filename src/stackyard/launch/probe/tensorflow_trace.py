@@ -102,7 +102,7 @@ class Tool:
 
     def begin(self, step: int) -> None:
         """Record from this step on."""
-        self.directory = window.own_directory()
+        self.directory = window.own_directory(self.options["output_dir"])
         self.began_ns = time.time_ns()
         tf.profiler.experimental.start(self.directory)
         self.mark(step)

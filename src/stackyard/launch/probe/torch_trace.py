@@ -6,7 +6,7 @@ first is the warm-up of Kineto, which torch's own schedule would have too.
 
 Loaded by path in the user's Python, from 3.6 on; torch 1.8.1 or newer, for steps 2.0.
 """
-# ruff: noqa: PTH118, PTH202, PTH120, PTH123
+# ruff: noqa: PTH110, PTH118, PTH120, PTH123, PTH202
 
 import gzip
 import importlib
@@ -16,7 +16,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import threading
 import weakref
 
@@ -149,16 +148,18 @@ class Tool:
     def begin(self, step: int) -> None:
         """Begin with this step; one before the first is the warm-up."""
         action = torch.profiler.ProfilerAction
-        try:  # all threads, so that any can end the trace of a program that hangs; and no Python objects of its events
-            config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True, trace_only=True)
-            self.any_thread, more = True, {"experimental_config": config}
+        memory = bool(self.options.get("memory"))
+        try:  # all threads, so that any can end the trace of a program that hangs, but then allocations are not in it;
+            # and no Python objects of its events, which are not read
+            config = torch._C._profiler._ExperimentalConfig(profile_all_threads=not memory, trace_only=True)
+            self.any_thread, more = not memory, {"experimental_config": config}
         except (AttributeError, TypeError):  # an older torch
             self.any_thread, more = False, {}
         self.profiler = torch.profiler.profile(
             activities=torch.profiler.supported_activities(),
             schedule=lambda number: action.WARMUP if number < self.first else action.RECORD,
             on_trace_ready=lambda _: None,
-            record_shapes=bool(self.options.get("shapes")), profile_memory=bool(self.options.get("memory")),
+            record_shapes=bool(self.options.get("shapes")), profile_memory=memory,
             **more,
         )  # fmt: skip
         self.profiler.step_num = step  # the numbers of the program's steps, as HTA shows them
@@ -170,7 +171,7 @@ class Tool:
         self.profiler.step()
 
     def end(self) -> "list[str]":
-        """Stop, and write the trace: raw beside the program, packed where it is kept. Raises OSError: a full disk."""
+        """Stop, and write the trace: packed where it is kept. Raises OSError: a full disk."""
         profiler, self.profiler = self.profiler, None
         profiler.add_metadata_json(
             "stackyard", json.dumps({"rank": self.options["rank"], "host": socket.gethostname()})
@@ -182,15 +183,32 @@ class Tool:
         profiler.stop()
         name, directory = window.rank_name(self.options["rank"]) + ".pt.trace.json.gz", self.options["output_dir"]
         part = window.part_of(directory, name)
-        handle, raw = tempfile.mkstemp(".json", "stackyard-trace-", os.environ.get("STACKYARD_DIR") or None)
-        os.close(handle)
+        place = window.own_directory(directory)
         try:
-            profiler.export_chrome_trace(raw)
-            _pack(raw, part)
+            _write(profiler, os.path.join(place, "raw"), part)
             return [window.keep(part, directory, name)]
         finally:
-            window.remove(raw)
+            shutil.rmtree(place, ignore_errors=True)
             window.remove(part)
+
+
+def _write(profiler: "Any", raw: str, part: str) -> None:
+    """Write a trace to `raw`, which torch can do once, and pack it into `part`.
+
+    Raises OSError: it is cut off, since torch reports no full disk, or the disk is full now.
+    """
+    profiler.export_chrome_trace(raw)
+    if not os.path.exists(raw):
+        raise OSError(f"torch could not write it in {os.path.dirname(raw)}: is that disk full?")
+    with open(raw, "rb") as source, open(part, "wb") as target:
+        source.seek(max(0, os.path.getsize(raw) - 16))
+        if not source.read().rstrip().endswith(b"}"):
+            raise OSError(f"the trace is cut off in {os.path.dirname(raw)}: is that disk full?")
+        source.seek(0)
+        with gzip.GzipFile("", "wb", 4, target) as packed:
+            shutil.copyfileobj(source, packed, 1 << 20)
+        target.flush()
+        os.fsync(target.fileno())
 
 
 class Range:
@@ -217,19 +235,6 @@ class Range:
         self.cuda.nvtx.range_pop()
         self.cuda.check_error(self.cuda.cudart().cudaProfilerStop())
         return []
-
-
-def _pack(raw: str, part: str) -> None:
-    """Compress a trace. Raises OSError: it is cut off, since torch reports no full disk, or the disk is full now."""
-    with open(raw, "rb") as source, open(part, "wb") as target:
-        source.seek(max(0, os.path.getsize(raw) - 16))
-        if not source.read().rstrip().endswith(b"}"):
-            raise OSError(f"the trace is cut off in {os.path.dirname(raw)}: is that disk full?")
-        source.seek(0)
-        with gzip.GzipFile("", "wb", 4, target) as packed:
-            shutil.copyfileobj(source, packed, 1 << 20)
-        target.flush()
-        os.fsync(target.fileno())
 
 
 def make(options: "dict[str, Any]") -> "tuple[Any, Any]":

@@ -40,6 +40,7 @@ class Trace:
         """Trace with these options. Raises ValueError if that is not possible."""
         if self.running():
             raise ValueError(f"{self.name}: this process is being traced already")
+        self.window = None
         if "ranks" in options and os.environ.get("RANK", "") not in map(str, options["ranks"]):
             return  # one variable for all ranks of a task, and for what starts them
         tool, counter = self.make(options)
@@ -241,9 +242,19 @@ def is_held(*kinds: type) -> bool:
     return any(issubclass(type(one), kinds) for one in gc.get_objects())
 
 
-def own_directory() -> str:
-    """An empty directory of this process, on the node: the run's private one is removed at its end."""
-    return tempfile.mkdtemp(prefix="stackyard-trace-", dir=os.environ.get("STACKYARD_DIR") or None)
+ROOM = 8 << 30
+
+
+def own_directory(other: str) -> str:
+    """An empty directory for what a tool writes: on the node, where it is removed at the run's end at the latest.
+
+    With less than 8 GiB free there, which is often memory, it is a hidden one in `other`.
+    """
+    node = os.environ.get("STACKYARD_DIR") or tempfile.gettempdir()
+    place = os.statvfs(node)
+    if place.f_bavail * place.f_frsize < ROOM:
+        node = other
+    return tempfile.mkdtemp(prefix=".stackyard-trace-", dir=node)
 
 
 def collect(directory: str, options: "dict[str, Any]", began_ns: int) -> "list[str]":
