@@ -59,8 +59,8 @@ def test_limits(limit: str, rule: str, text: str) -> None:
 
 def test_limits_of_an_account(accounts: Accounts) -> None:
     anna = accounts.user("anna")
-    done = anna.run("prlimit", "--nproc=200:200", anna.bin / "python", "-c", shells.PROGRAM, "/nonexistent", "/")
-    assert "may run 200 processes" in done.out and "hard limit, 200" in done.out
+    done = anna.run("prlimit", "--nproc=512:512", anna.bin / "python", "-c", shells.PROGRAM, "/nonexistent", "/")
+    assert "may run 512 processes" in done.out and "hard limit, 512" in done.out
 
 
 def test_limits_that_a_fabric_needs(healthy: Path) -> None:

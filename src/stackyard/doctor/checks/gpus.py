@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -76,9 +75,9 @@ def _newer(toolkit: str, cuda: str) -> bool:
 
 def _of_shell(around: Surroundings) -> Iterator[tuple[str, str]]:
     home = around.environ.get("CUDA_HOME") or around.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    with suppress(ValueError, KeyError, TypeError):
-        version = json.loads(around.read(f"{home.lstrip('/')}/version.json"))["cuda"]["version"]
-        yield home, re.match(r"\d+\.\d+", version)[0]  # type: ignore[index]
+    text = around.read(f"{home.lstrip('/')}/version.json") or around.read(f"{home.lstrip('/')}/version.txt")
+    if match := re.search(r'"cuda" *: *\{[^}]*"version" *: *"(\d+\.\d+)|CUDA Version (\d+\.\d+)', text):
+        yield home, match[1] or match[2]
 
 
 def _of_stacks(around: Surroundings) -> Iterator[tuple[str, str]]:

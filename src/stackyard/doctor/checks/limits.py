@@ -22,6 +22,7 @@ def look_at_limits(around: Surroundings) -> Iterator[Finding]:
         soft, hard = (_UNLIMITED if one == resource.RLIM_INFINITY else one
                       for one in resource.getrlimit(getattr(resource, row["resource"])))  # fmt: skip
         least = float(row["large"] if around.large and "large" in row else row["least"])
+        least = max(least, row.get("per_core", 0) * len(os.sched_getaffinity(0)))
         if soft < least or soft > row.get("most", _UNLIMITED):
             unit = row.get("unit", 1)
             shown = "unlimited" if least == _UNLIMITED else f"{least / unit:.0f}"
@@ -33,7 +34,7 @@ def look_at_groups(around: Surroundings) -> Iterator[Finding]:
     """Limits of the control group: processors, memory, processes."""
     group = cgroups.limits(around.root)
     cores = len(os.sched_getaffinity(0))
-    if group.cores and group.cores < cores / 2:
+    if group.cores and group.cores <= cores - 1:
         yield said("cpu-quota", quota=f"{group.cores:g}", cores=cores, threads=max(1, int(group.cores)))
     if group.memory and group.memory < listed("memory")[0]:
         yield said("memory-limit", limit=f"{group.memory / GIB:.1f}")
