@@ -53,6 +53,7 @@ SECTIONS = {
         "explain": "show a job as srun, jsrun, mpirun, mpiexec and flux start it, and why each flag is used",
         "lint": "find errors and wasted resources in a batch script",
         "runs": "list, follow, cancel and compare runs",
+        "board": "show a run or a directory in TensorBoard and the like, to you alone",
     },
     "Measure": {
         "bench": "measure a program on several sizes or in several variants, several times",

@@ -305,6 +305,11 @@ class LaunchPolicy(LateModel):
     probe_signal: int = Field(
         43, ge=35, le=64, description="With --hang: the real-time signal for stacks; 43 is SIGRTMIN+9 (kill -l)"
     )
+    offline: bool = Field(
+        False,
+        description="Compute nodes have no internet: Weights & Biases and MLflow write into the run directory, unless "
+        "their variables are set",
+    )
     runs: OptionalPath = Field("runs", description="Where runs are recorded, relative to the working directory")
     prologue: tuple[str, ...] = Field((), description="Lines at the start of every batch script, e.g. module purge")
 
@@ -317,6 +322,14 @@ class BenchPolicy(LateModel):
     )
     references: tuple[StudyReference, ...] = Field(
         (), description="Medians that studies have to reach on this machine: else exit status 3"
+    )
+
+
+class BoardPolicy(LateModel):
+    """Settings of `stackyard board`."""
+
+    login: Word = Field(
+        "", description="The login node as it is called outside, for ssh -J; empty: the host that submitted the job"
     )
 
 
@@ -437,6 +450,7 @@ class Site(LateModel):
     scheduler: Scheduler = Scheduler()
     launch: LaunchPolicy = LaunchPolicy()
     bench: BenchPolicy = BenchPolicy()
+    board: BoardPolicy = BoardPolicy()
     checks: tuple[SiteCheckItem, ...] = Field(
         (), description="Checks of every stack: files, relative to site.yaml, and {plugin: NAME}"
     )

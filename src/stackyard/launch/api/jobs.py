@@ -20,6 +20,7 @@ from stackyard.launch.jobs.job import (
     launch_job,
     queue_field,
     recorded_job,
+    submit_host,
 )
 from stackyard.launch.jobs.recording import Run, plan_json, record_run
 from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
@@ -68,6 +69,7 @@ __all__ = [
     "recorded_job",
     "repeat",
     "submit",
+    "submit_host",
     "unused",
     "with_changes",
     "with_variables",

@@ -19,6 +19,7 @@ from stackyard.launch.records.status import array_tasks, cancel, current_status,
 
 __all__ = [
     "RunPaths",
+    "RunRecord",
     "RunReport",
     "RunStatus",
     "StepResult",

@@ -28,6 +28,7 @@ from stackyard.launch.jobs.requeue import (
     requeue,
 )
 from stackyard.launch.jobs.restarts import Attempts, keep
+from stackyard.launch.jobs.trackers import sync_lines
 from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan import profilers
@@ -231,6 +232,8 @@ def _end(run: _Run, result: StepResult, waits: str) -> None:
         _keep_placement(run, result)
         _keep_usage(run, result)
         _keep_staged(run, result)
+    for line in sync_lines(run.paths, run.job.context.stack.module):
+        run.listener.notice(line)
     first = asdict(result.first) if result.first else {}
     run.listener.event("end", {"state": result.state, "code": result.code})
     run.listener.flush()

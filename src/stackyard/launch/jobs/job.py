@@ -71,6 +71,12 @@ def default_nodes(workspace: Workspace, *, launcher: str = "", spare: int = 0) -
     return max(1, len(allocation.hosts) - spare) if allocation else 1
 
 
+def submit_host(workspace: Workspace) -> str:
+    """The host that the job around this process was submitted from, as its scheduler has it; else empty."""
+    context = plan_context(workspace.site, workspace.environ)
+    return context.environ.get(context.batch.submit_host_variable, "") if context.allocation else ""
+
+
 def queue_field(workspace: Workspace) -> str:
     """The field of `BatchOptions` for ``-q``: the quality of service under Slurm, as in sbatch, else the queue."""
     return plan_context(workspace.site, workspace.environ).batch.queue_option

@@ -19,6 +19,7 @@ from stackyard.launch.plan import (
     backends,
     containers,
     launchers,
+    offline,
     profilers,
     removing,
     schedulers,
@@ -213,6 +214,9 @@ def own_allocation(intent: Intent, site: Site, layout: Layout, context: PlanCont
 def wrappers_of(intent: Intent, site: Site, program: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:
     """The wrappers, outermost first: terminal, image, profilers, which must trace the program and not the runtime."""
     wrappers = list(terminals.wrap(intent, program))
+    if site.launch.offline:
+        others = {*context.environ, *intent.passed, *rank_variables(intent, site, program.layout.node.kind)}
+        wrappers.append(offline.wrap(others | context.stack.change.apply({}).keys()))
     if intent.container:
         wrappers.append(
             containers.wrap(

@@ -23,23 +23,27 @@ USUAL = ("runs", "logs", "lightning_logs", "tb_logs", "tensorboard", "output")
 MOST_DIRECTORIES, MOST_EVENT_DIRECTORIES = 2000, 20
 
 
-def event_directories(paths: RunPaths, status: RunStatus) -> list[Path]:
-    """The directories with event files that were written during a run: in its own, and in the usual ones of its cwd."""
+def event_directories(paths: RunPaths, status: RunStatus, part: str = ".tfevents.") -> list[Path]:
+    """The directories with event files that were written during a run: in its own, and in the usual ones of its cwd.
+
+    Args:
+        part: of the names of the files.
+    """
     record = read_run(paths)
     here = Path(str(record.intent.get("cwd") or record.code.get("directory") or ""))
     tops = [paths.root, *(here / name for name in USUAL if here.is_absolute())]
-    directories = (directory for top in tops for directory in _below(top, status.started - 60))
+    directories = (directory for top in tops for directory in _below(top, status.started - 60, part))
     return list(dict.fromkeys(islice(directories, MOST_EVENT_DIRECTORIES)))
 
 
-def _below(top: Path, since: float) -> Iterator[Path]:
+def _below(top: Path, since: float, part: str) -> Iterator[Path]:
     try:
         fd = os.open(top, at.DIR)
     except OSError:
         return
     with at.closing(fd):
         for _, path, entries in islice(at.walk(fd, on_error=lambda _: None), MOST_DIRECTORIES):
-            files = [one for one in entries if ".tfevents." in one.name and one.is_file(follow_symlinks=False)]
+            files = [one for one in entries if part in one.name and one.is_file(follow_symlinks=False)]
             if any(one.stat(follow_symlinks=False).st_mtime >= since for one in files):
                 yield top / path
 

@@ -76,6 +76,7 @@ class Batch:
         cpus_variable: the variable with the CPUs per task, which programs read.
         hosts_variable: the variable with the path of the host file of the allocation; the first word of each line is a
             host.
+        submit_host_variable: the variable with the host that the job was submitted from.
         makes_allocation: whether its launcher, outside of a job, creates one with the options of a batch script.
         reports: its reports on nodes; None: the site describes them.
     """
@@ -99,6 +100,7 @@ class Batch:
     finds_nodes: tuple[str, ...] = ("mpirun", "mpich")
     cpus_variable: str = ""
     hosts_variable: str = ""
+    submit_host_variable: str = ""
     makes_allocation: bool = False
     reports: NodeReports | None = None
 

@@ -85,6 +85,7 @@ class Lsf(Batch):
 
     name = "lsf"
     job_variable = "LSB_JOBID"
+    submit_host_variable = "LSB_SUB_HOST"
     submit_program = "bsub"
     job_id_pattern = r"Job <(\d+)> is submitted"
     task_pattern = "{job}[{index}]"

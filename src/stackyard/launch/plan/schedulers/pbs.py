@@ -46,6 +46,7 @@ class Pbs(Batch):
 
     name = "pbs"
     job_variable = "PBS_JOBID"
+    submit_host_variable = "PBS_O_HOST"
     submit_program = "qsub"
     job_id_pattern = r"^\s*(\d+(?:\[\])?(?:\.\S+)?)\s*$"  # 1234.server; of an array 1234[].server
     cancel_words, cancelled_words = ("qdel",), ("has finished", "unknown job id")

@@ -30,6 +30,7 @@ class Slurm(Batch):
 
     name = "slurm"
     job_variable = "SLURM_JOB_ID"
+    submit_host_variable = "SLURM_SUBMIT_HOST"
     submit_program = "sbatch"
     job_id_pattern = r"^\s*(?:Submitted batch job )?(\d+)(?:;\S+)?\s*$"  # 1234, or 1234;cluster
     task_pattern = "{job}_{index}"
