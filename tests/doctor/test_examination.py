@@ -72,6 +72,13 @@ def test_words(rule: str) -> None:
     assert f'"{rule}"' in text or rule in listed or "variable" in row, f"no check raises {rule}"
 
 
+def test_the_page_names_every_finding() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/doctor.md").read_text()
+    assert set(base.words()["findings"]) == set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", page)) & set(
+        base.words()["findings"]
+    )
+
+
 def test_every_check_is_known_once() -> None:
     assert len({check.name for check in TABLE}) == len(TABLE)
     said = set(re.findall(r'said\(\s*"([\w-]+)"', "".join(file.read_text() for file in CHECKS.glob("*.py"))))

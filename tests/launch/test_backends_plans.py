@@ -9,6 +9,7 @@ import pytest
 from stackyard.core.errors import InputError
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.backends import BY_IMPORT, TABLE, BackendContext, choose, get
+from stackyard.launch.plan.make import program_of
 from stackyard.launch.plan.model import RankProgram
 from stackyard.launch.request.intent import Intent
 
@@ -173,14 +174,19 @@ LOADERS = {
 
 
 @pytest.mark.parametrize("text", LOADERS)
-@pytest.mark.parametrize("name", ["mpi", "horovod", "torchrun"])
-def test_forked_workers_under_mpi(tmp_path: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize("name", ["mpi", "horovod", "torchrun", "verbs"])
+def test_forked_workers_under_mpi_or_verbs(tmp_path: Path, name: str, text: str) -> None:
     script = tmp_path / "train.py"
-    script.write_text(f"import torch\n\nloader = (\n{text})\n" if "\n" not in text else f"import torch\n\n\n{text}\n")
-    findings = made(name, str(script)).findings
+    first = "import torch, ucxx" if name == "verbs" else "import torch"
+    script.write_text(f"{first}\n\nloader = (\n{text})\n" if "\n" not in text else f"{first}\n\n\n{text}\n")
+    asked = {"program": (str(script),), "nodes": 2, "backend": "torchrun" if name == "verbs" else name}
+    findings = program_of(Intent.model_validate(asked), layout(), "srun", None).findings
     if not LOADERS[text] or name == "torchrun":
         assert findings == ()
         return
+    other = Intent.model_validate({**asked, "start_method": "forkserver"})
+    assert program_of(other, layout(), "srun", None).findings == ()
+    assert ("ucxx" if name == "verbs" else "MPI") in findings[0].message
     (finding,) = findings
     assert (finding.rule, finding.severity) == ("dataloader-fork-mpi", "warning")
     assert str(finding.where) == f"{script}:4"

@@ -100,6 +100,11 @@ PROGRAM = (
     program_option(
         "--mpi-abort/--no-mpi-abort", default=None, help="mpi4py: an exception on one rank aborts all. Default: yes."
     ),
+    program_option(
+        "--start-method",
+        type=click.Choice(["fork", "forkserver", "spawn"]),
+        help="How Python starts processes, such as a DataLoader's workers, where the program does not choose.",
+    ),
     program_option("--launcher", type=PluginName(LAUNCHERS), help="What starts the ranks. Default: the site's."),
     program_option(
         "--launcher-arg",

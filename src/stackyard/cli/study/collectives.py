@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from stackyard.launch.api.jobs import RunPaths, Workspace
 
 measured = options_of("Measurement")
-OWN = ("program", "module", "backend", "by_torchrun", "controller", "mpi_abort", "stage", "profile", "job_file",
-       "array", "requeue", "signal_s", "debug_rank")  # fmt: skip
+OWN = ("program", "module", "backend", "by_torchrun", "controller", "mpi_abort", "start_method", "stage", "profile",
+       "job_file", "array", "requeue", "signal_s", "debug_rank")  # fmt: skip
 """Options of a job that have no meaning here."""
 
 

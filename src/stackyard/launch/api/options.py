@@ -36,6 +36,7 @@ class OptionFields(TypedDict, total=False):
     direct: bool
     mpi_abort: bool
     controller: Literal["auto", "mpi", "gloo"]
+    start_method: Literal["", "fork", "forkserver", "spawn"]
     launcher: str
     launcher_args: Sequence[str]
     stack: str

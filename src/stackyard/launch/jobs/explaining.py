@@ -31,6 +31,7 @@ ALONE = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 SET_BY_US = {
     "PYTHONUNBUFFERED": "output before a crash is in the log",
     "PYTHONFAULTHANDLER": "a crash (SIGSEGV) of Python leaves a stack trace",
+    "STACKYARD_START_METHOD": "multiprocessing starts processes in this way, where the program does not choose",
 }
 
 

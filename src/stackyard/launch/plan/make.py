@@ -26,6 +26,7 @@ from stackyard.launch.plan import (
     terminals,
 )
 from stackyard.launch.plan.allocated import left_over
+from stackyard.launch.plan.backends.source import fork_findings
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import is_spectrum, launcher_name, of_kind, with_mpi, with_pmi
 from stackyard.launch.plan.context import PlanContext
@@ -78,6 +79,9 @@ def make_plan(
 
         return plan_roles(intent, site, context, hosts, head)
     _check_program(intent, program)
+    if intent.start_method and not site.launch.probe:
+        raise InputError("the probe sets the start method, and launch.probe is false in site.yaml",
+                         hint="call multiprocessing.set_start_method in the program")  # fmt: skip
     node = node_of(intent, site, context)
     # where the ranks run: with nodes described by the site, its findings come before the allocation's
     layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else hosts_of(intent, context))
@@ -160,7 +164,12 @@ def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[
                 "be rank 0 of 1",
                 hint="leave out --launcher, or use --launcher mpirun or mpich" + _GLOO * (name == "horovod"),
             )
-        return replace(rank_program, reasons=(*reason, *rank_program.reasons))
+        over_mpi = name == "mpi" or rank_program.variables.get("HOROVOD_CONTROLLER") == "mpi"
+        method = {"STACKYARD_START_METHOD": intent.start_method} if intent.start_method else {}
+        return replace(
+            rank_program, variables={**rank_program.variables, **method}, reasons=(*reason, *rank_program.reasons),
+            findings=(*rank_program.findings, *fork_findings(intent, over_mpi=over_mpi)),
+        )  # fmt: skip
     name, _ = backends.choose(intent)
     wired = name == "mpi" or (name == "horovod" and intent.controller != "gloo")
     plain = intent.model_copy(update={"program": tuple(program)})

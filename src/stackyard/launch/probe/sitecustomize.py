@@ -81,12 +81,22 @@ def dump_on(number):
         faulthandler.register(number, file=out, all_threads=True)
 
 
+def start_by(method):
+    # type: (str) -> None
+    """Set how multiprocessing starts processes, as its default: the program may choose another way, as always."""
+    from multiprocessing import context
+
+    context._default_context._default_context = context._concrete_contexts[method]  # type: ignore[attr-defined]
+
+
 def begin():
     # type: () -> None
     """Switch on what the variables of this rank ask for."""
     sys.meta_path.insert(0, AfterImport())
     if os.environ.get("STACKYARD_PROBE_SIGNAL"):
         dump_on(int(os.environ["STACKYARD_PROBE_SIGNAL"]))
+    if os.environ.get("STACKYARD_START_METHOD"):
+        start_by(os.environ["STACKYARD_START_METHOD"])
     if any(name.startswith(TRACE) and name[len(TRACE) :].lower() not in FRAMEWORKS for name in os.environ):
         tell("")
 

@@ -75,6 +75,9 @@ class Intent(LateModel):
     direct: bool = Field(True, description="torchrun: set the variables of the ranks instead of starting torchrun")
     controller: Literal["auto", "mpi", "gloo"] = Field("auto", description="Horovod controller")
     mpi_abort: bool = Field(True, description="mpi4py: an exception on one rank aborts all (python -m mpi4py)")
+    start_method: Literal["", "fork", "forkserver", "spawn"] = Field(
+        "", description="How multiprocessing starts processes, where the program does not choose; empty: as always"
+    )
     launcher: Word = ""
     launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line; ~--flag removes one")
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")

@@ -7,7 +7,6 @@ descriptor as if it were a file), it starts ranks over ssh, and it guesses the n
 from __future__ import annotations
 
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import HELPERS, UNBUFFERED, BackendContext, command, nested
 from stackyard.launch.plan.model import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
@@ -34,10 +33,7 @@ def _mpi(intent: Intent, layout: Layout) -> RankProgram:
     """HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS as `horovod/runner/launch.py` sets them for MPI."""
     variables = {**UNBUFFERED, "HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
     reason = Reason(("HOROVOD_CONTROLLER=mpi",), "ranks connect through MPI, with the launcher's PMI")
-    forks = source.fork_findings(source.read(intent))
-    return RankProgram(
-        layout, command(intent), variables, mpi=True, reasons=(reason,), findings=(*nested(intent, layout), *forks)
-    )
+    return RankProgram(layout, command(intent), variables, mpi=True, reasons=(reason,), findings=nested(intent, layout))
 
 
 def _gloo(intent: Intent, layout: Layout) -> RankProgram:

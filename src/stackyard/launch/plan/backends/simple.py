@@ -39,13 +39,12 @@ class Mpi:
     def program(self, intent: Intent, layout: Layout, _: BackendContext) -> RankProgram:
         """One task per rank, with PMI."""
         program_source = source.read(intent)
-        forks = source.fork_findings(program_source)
         argv = _aborting(command(intent)) if intent.mpi_abort and _uses_mpi4py(program_source) else command(intent)
         reasons = [Reason(argv[:1], "one MPI process per rank, with the launcher's PMI")]
         if argv != command(intent):
             reasons.append(Reason(MPI4PY, "an exception on one rank aborts all, which may wait for it in MPI"))
         return RankProgram(
-            layout, argv, dict(UNBUFFERED), mpi=True, reasons=tuple(reasons), findings=(*nested(intent, layout), *forks)
+            layout, argv, dict(UNBUFFERED), mpi=True, reasons=tuple(reasons), findings=nested(intent, layout)
         )
 
 

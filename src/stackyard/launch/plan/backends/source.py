@@ -104,12 +104,23 @@ def uses_mpi(intent: Intent) -> tuple[bool | None, str]:
     return (False, "") if is_plain else (None, program_source.unread)
 
 
-def fork_findings(source: Source) -> tuple[Finding, ...]:
+VERBS_PACKAGES = ("ucp", "ucxx", "pyverbs", "nixl", "deep_ep", "mooncake", "nvshmem")
+"""Packages that register memory with a network adapter in their process."""
+
+
+def fork_findings(intent: Intent, *, over_mpi: bool) -> tuple[Finding, ...]:
     """A warning for each DataLoader that forks workers in a process with MPI or InfiniBand verbs loaded.
 
     fork(2) in such a process is undefined by the MPI standard and breaks registered memory: workers hang or crash.
     https://www.open-mpi.org/faq/?category=tuning#fork-warning, and Horovod's troubleshooting on data loaders.
+
+    Args:
+        over_mpi: the backend uses MPI; else the program's imports decide.
     """
+    source = read(intent)
+    loaded = "MPI" if over_mpi else next((name for name in VERBS_PACKAGES if source.imported(name)), "")
+    if not loaded or intent.start_method in ("forkserver", "spawn"):
+        return ()
     findings = []
     for file, tree in source.trees.items():
         names = {n.func.attr for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
@@ -117,7 +128,7 @@ def fork_findings(source: Source) -> tuple[Finding, ...]:
             return ()
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _called(node) == "DataLoader" and _forks(node):
-                findings.append(_fork_finding(file, node.lineno))
+                findings.append(_fork_finding(loaded, file, node.lineno))
     return tuple(findings)
 
 
@@ -138,10 +149,10 @@ def _forks(call: ast.Call) -> bool:
     return context is None or (isinstance(context, ast.Constant) and context.value in (None, "fork"))
 
 
-def _fork_finding(file: str, line: int) -> Finding:
+def _fork_finding(loaded: str, file: str, line: int) -> Finding:
     return Finding(
-        "dataloader-fork-mpi", "warning", "a DataLoader forks workers in a process that uses MPI",
-        "a fork after MPI_Init shares registered memory and open devices with the child: workers hang or crash",
-        'DataLoader(..., multiprocessing_context="forkserver"), set before the first batch',
+        "dataloader-fork-mpi", "warning", f"a DataLoader forks workers in a process that uses {loaded}",
+        "such a fork shares registered memory and open devices with the child: workers hang or crash",
+        'stackyard launch --start-method forkserver, or DataLoader(..., multiprocessing_context="forkserver")',
         Where(file, line),
     )  # fmt: skip
