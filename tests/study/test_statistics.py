@@ -204,22 +204,17 @@ def test_a_difference_that_holm_does_not_grant_is_said_so() -> None:
 
 
 @pytest.mark.parametrize(("value", "why"), [
-    (0.0, "its value is 0, not above 0"), (-2.0, "its value is -2, not above 0"),
-    (math.nan, "nan is not a finite number"), (math.inf, "inf is not a finite number"),
+    (0.0, "its value is 0, not above 0"), (-2.0, "its value is -2, not above 0"), (math.nan, "its value is nan"),
 ])  # fmt: skip
 def test_a_value_without_a_logarithm_is_refused_by_its_place(value: float, why: str) -> None:
     with pytest.raises(InputError, match=f"the second variant in pair 2: .*{why}|variant in pair 2: {why}"):
         compare([(1, 1), (1, value)])
     with pytest.raises(InputError, match=f"run 1.*{why}"):
         ratios.ratio([value], [1])
-    with pytest.raises(InputError, match="no values"):
-        compare([])
 
 
-def test_a_median_refuses_only_what_is_not_a_number() -> None:
+def test_a_median_need_not_be_above_0() -> None:
     assert series.median([0.0]).value == 0
-    with pytest.raises(InputError, match="run 2: nan"):
-        series.median([1, math.nan])
     with pytest.raises(InputError, match="its value is 0"):
         series.is_enough([0.0] * 6, 0.02)
 

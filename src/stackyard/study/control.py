@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
-from stackyard.core.late import dataclass
 from stackyard.launch.api import commands, jobs, runs
 from stackyard.launch.api.jobs import Job, RunPaths, Workspace
 from stackyard.study import more, store, variants
@@ -82,7 +82,7 @@ def run_here(study: Study, watcher: Watcher) -> None:
     """
     with in_control(study, watcher):
         place = place_of(study)
-        for job in _growing(study, watcher):
+        for job in chain.from_iterable(_growing(study, watcher)):
             if not run_job(study, job, place, watcher.point):
                 watcher.job_ended(job, "interrupted", "")
                 return
@@ -114,24 +114,12 @@ def run_jobs(study: Study, watcher: Watcher) -> None:
         _Follower(study, watcher).run()
 
 
-def _growing(study: Study, watcher: Watcher) -> Iterator[JobPlan]:
-    """The jobs of the study, and those that `until_percent` adds as results come in."""
-    seen: set[str] = set()
-    while True:
-        fresh = [job for job in store.read_jobs(study.paths) if job.id not in seen]
-        if not fresh and not (fresh := more.jobs(study, watcher.waiting)):
-            return
-        for job in fresh:
-            seen.add(job.id)
-            yield job
-
-
-@dataclass
-class _Submitted:
-    """A job in the scheduler's hands."""
-
-    job: JobPlan
-    paths: RunPaths
+def _growing(study: Study, watcher: Watcher) -> Iterator[list[JobPlan]]:
+    """The jobs of the study, then, as often as results call for them, those that `until_percent` adds."""
+    fresh = store.read_jobs(study.paths)
+    while fresh:
+        yield fresh
+        fresh = more.jobs(study, watcher.waiting)
 
 
 class _Follower:
@@ -139,31 +127,26 @@ class _Follower:
 
     def __init__(self, study: Study, watcher: Watcher) -> None:
         self._study, self._watcher = study, watcher
-        self._active: list[_Submitted] = []
+        self._active: list[tuple[JobPlan, RunPaths]] = []
         self._told: dict[str, str] = {}
         self._asked = 0.0
         self._turn = 0
 
     def run(self) -> None:
         """Until all jobs have ended."""
-        for job in store.read_jobs(self._study.paths):
-            self._start(job)
-        while True:
-            self._active = [each for each in self._active if not self._has_ended(each)]
-            if not self._active:
-                fresh = more.jobs(self._study, self._watcher.waiting)
-                for job in fresh:
-                    self._start(job)
-                if not self._active:
-                    return
-            time.sleep(LOOK_S)
+        for fresh in _growing(self._study, self._watcher):
+            for job in fresh:
+                self._start(job)
+            while self._active:
+                self._active = [each for each in self._active if not self._has_ended(*each)]
+                time.sleep(LOOK_S if self._active else 0)
 
     def _start(self, job: JobPlan) -> None:
         """Follow the job if it is in the queue, else submit it if runs are missing."""
         study = self._study
         self._told |= {point.id: _mark(study.record(point)) for point in job.points}
         if (going := self._going_on(job)) is not None:
-            self._active.append(_Submitted(job, going))
+            self._active.append((job, going))
             return
         for point in job.points:
             settle(study, study.record(point))
@@ -198,7 +181,7 @@ class _Follower:
             store.begin(attempt, store.WITHDRAWN)
             self._watcher.refused(job, error)
             return
-        self._active.append(_Submitted(job, run.paths))
+        self._active.append((job, run.paths))
         self._watcher.submitted(job, number)
 
     def _report_of(self, job: JobPlan) -> None:
@@ -208,24 +191,23 @@ class _Follower:
                 self._told[point.id] = _mark(record)
                 self._watcher.point(record)
 
-    def _has_ended(self, each: _Submitted) -> bool:
-        ask = self._may_ask(each)
-        status = runs.current_status(each.paths, ask=ask)
+    def _has_ended(self, job: JobPlan, paths: RunPaths) -> bool:
+        status = runs.current_status(paths, ask=self._may_ask(job))
         if status.state == "queued":  # none of its records has changed
             return False
-        self._report_of(each.job)
+        self._report_of(job)
         if not status.over:
             return False
-        for point in each.job.points:
+        for point in job.points:
             settle(self._study, self._study.record(point))
-        self._report_of(each.job)
-        if not self._study.is_complete(each.job):
-            self._watcher.job_ended(each.job, status.state, status.message)
+        self._report_of(job)
+        if not self._study.is_complete(job):
+            self._watcher.job_ended(job, status.state, status.message)
         return True
 
-    def _may_ask(self, each: _Submitted) -> bool:
+    def _may_ask(self, job: JobPlan) -> bool:
         """Whether the scheduler may be asked about this job now: one job every `ASK_S`, in turn."""
-        if time.monotonic() < self._asked + ASK_S or each is not self._active[self._turn % len(self._active)]:
+        if time.monotonic() < self._asked + ASK_S or job is not self._active[self._turn % len(self._active)][0]:
             return False
         self._asked = time.monotonic()
         self._turn += 1

@@ -5,40 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 
 from stackyard.study.report.document import Block, Commands, Figure, Prose, ReportDocument, ReportTable, Section
 
 _DARK = ("#6cb6ff", "#ffa657", "#57d977", "#c297ff", "#ff8fcf", "#b1bac4", "#e3b341", "#56d4dd")
 """The colours of `svg.COLOURS` on a dark page, in the same order."""
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1f2328; --faint: #57606a; --back: #fff; --line: #d0d7de; --soft: #f6f8fa }
-body { margin: 0 auto; max-width: 72rem; padding: 1rem; color: var(--ink); background: var(--back);
-  font: 1rem/1.5 system-ui, sans-serif }
-h1 { font-size: 1.6rem; line-height: 1.2 } h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem } p { max-width: 48rem }
-h3 { font-size: 1rem; margin: 1.2rem 0 .3rem }
-nav ul { display: flex; flex-wrap: wrap; gap: .3rem 1rem; list-style: none; padding: 0 }
-nav a { color: inherit; display: inline-block; padding: .25rem 0 }
-.figures { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)) }
-figure { margin: 0; max-width: 34rem } figure svg { width: 100%; height: auto }
-figcaption, caption { color: var(--faint); font-size: .875rem; text-align: left }
-caption { padding: .3rem 0; max-width: 48rem }
-.scroll { overflow-x: auto; margin: 1rem 0 } .scroll:focus-visible { outline: 2px solid #0969da }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top;
-  white-space: nowrap }
-th { font-weight: 600 } .n { text-align: right } .w { white-space: normal; overflow-wrap: anywhere; min-width: 12rem }
-pre { background: var(--soft); padding: .7rem; margin: .4rem 0; overflow-x: auto; font-size: .8125rem }
-@media print { html { font-size: 9pt } nav { display: none } body { max-width: none; padding: 0 }
-  h2, h3, caption, thead { break-after: avoid } figure, tr, pre { break-inside: avoid } .scroll { overflow: visible }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere } table { font-size: 7pt } th, td { white-space: normal }
-  td:last-child { overflow-wrap: anywhere } .w { min-width: 0 }
-  .figures { grid-template-columns: 1fr 1fr } @page { margin: 1.5cm } }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --faint: #9da7b3; --back: #0d1117; --line: #30363d; --soft: #161b22 }
-  svg .b { fill: #0d1117 } svg text.i { fill: #e6edf3 } svg text.f { fill: #9da7b3 }
-  svg polyline.i { stroke: #e6edf3 } svg polyline.f { stroke: #7d8590 }
-DARK }
-"""
 MOST_LINE = 40
 """Characters of a cell in one line."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -70,7 +42,8 @@ def html_text(document: ReportDocument) -> str:
 def _style() -> str:
     lines = [f"  svg polyline.c{n}, svg path.c{n} {{ stroke: {colour} }} svg path.c{n} {{ fill: {colour} }}\n"
              for n, colour in enumerate(_DARK)]  # fmt: skip
-    return _STYLE.replace("DARK", "".join(lines) + "  svg path.h { fill: #0d1117 }")
+    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return style.replace("/* colours */", "".join(lines) + "  svg path.h { fill: #0d1117 }")
 
 
 def _section(number: int, section: Section) -> str:

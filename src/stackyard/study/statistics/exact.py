@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
-from math import comb, exp, isfinite, log
+from math import comb, exp, log
 from statistics import median
 
 from stackyard.core.errors import InputError
@@ -127,29 +127,14 @@ def exponential(logs: Interval) -> Interval:
     return Interval(exp(logs.value), exp(logs.low), exp(logs.high), logs.n, logs.confidence)
 
 
-def finite(values: Sequence[float], what: str = "run") -> list[float]:
-    """The values, all of which are numbers.
-
-    Raises:
-        InputError: none, or one that is not a finite number.
-    """
-    if not values:
-        raise InputError(f"no values: no {what} has one", hint="run it first, or name another metric")
-    for number, value in enumerate(values, 1):
-        if not isfinite(value):
-            hint = "leave this run out, or find out why its program printed it"
-            raise InputError(f"cannot use the value of {what} {number}: {value} is not a finite number", hint=hint)
-    return list(values)
-
-
 def logarithms(values: Sequence[float], what: str = "run") -> list[float]:
     """The natural logarithms of values above 0.
 
     Raises:
-        InputError: none, or one that is not a finite number above 0.
+        InputError: one is not above 0.
     """
-    for number, value in enumerate(finite(values, what), 1):
-        if value <= 0:
+    for number, value in enumerate(values, 1):
+        if not value > 0:
             hint = "name a metric whose values are above 0, such as a rate or a time"
             raise InputError(
                 f"cannot form a ratio with {what} {number}: its value is {value:g}, not above 0", hint=hint

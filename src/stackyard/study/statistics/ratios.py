@@ -79,7 +79,7 @@ def compare_all(pairs: Mapping[str, Sequence[Pair]], alone: str = "pair") -> dic
         alone: what one observation is called, in `Comparison.unit`.
 
     Raises:
-        InputError: no pairs, or a value that is not a finite number above 0.
+        InputError: a value is not above 0.
     """
     needed = pairs_needed(len(pairs))
     ratios = {name: _ratio(observations) for name, observations in pairs.items()}
@@ -122,7 +122,7 @@ def compare_across(allocations: Mapping[str, Mapping[str, Sequence[Pair]]]) -> d
         allocations: by the name of the comparison, and by that of the allocation, the pairs.
 
     Raises:
-        InputError: an allocation without pairs, or a value that is not a finite number above 0.
+        InputError: a value is not above 0.
     """
     means = {
         name: [(1.0, math.exp(_mean_log(pairs))) for pairs in by_allocation.values()]
@@ -165,7 +165,7 @@ def ratio(first: Sequence[float], second: Sequence[float]) -> Interval:
     of the differences. Both series need the allocation as their unit: six runs in one cover the truth in 28 to 61 %.
 
     Raises:
-        InputError: no runs, or a value that is not a finite number above 0.
+        InputError: a value is not above 0.
     """
     logs, others = logarithms(first), logarithms(second)
     differences = sorted(other - one for one in logs for other in others)
@@ -176,7 +176,7 @@ def compare_unpaired(series: Mapping[str, Both]) -> dict[str, Comparison]:
     """The second of two series divided by the first, as Mann and Whitney's test tells.
 
     Raises:
-        InputError: no runs, more than can be counted, or a value that is not a finite number above 0.
+        InputError: more runs than can be counted, or a value that is not above 0.
     """
     ratios = {name: (ratio(*both), _p(*both)) for name, both in series.items()}
     is_enough = {name: _is_enough(len(first), len(second), len(series)) for name, (first, second) in series.items()}

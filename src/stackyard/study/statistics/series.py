@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import stdev
 
-from stackyard.study.statistics.exact import Interval, between, finite, logarithms, sign
+from stackyard.study.statistics.exact import Interval, between, logarithms, sign
 
 FEWEST = 6
 """Runs, pairs or allocations without which no 95 % interval exists: 2/2^6 is the first below 5 %."""
@@ -17,11 +17,8 @@ def median(values: Sequence[float]) -> Interval:
 
     The interval is from the k-th smallest to the k-th largest run (`exact`, sign test): k = 1 for 6 to 8 runs, 2 for
     9 to 11. It holds for any distribution.
-
-    Raises:
-        InputError: none, or one that is not a finite number.
     """
-    ordered = sorted(finite(values))
+    ordered = sorted(values)
     return between(ordered, sign(len(ordered)), len(ordered))
 
 
