@@ -84,8 +84,6 @@ def _value(match: re.Match[str], numbers: Mapping[str, int], values: Mapping[str
         return str(_calculated(tree, numbers))
     except ZeroDivisionError:
         problem = "divides by zero"
-    except _UnknownNameError as error:
-        problem = f"{error} is not known"
     except ValueError as error:
         problem = str(error)
     known = ", ".join([*SIZES, *values])
@@ -93,16 +91,12 @@ def _value(match: re.Match[str], numbers: Mapping[str, int], values: Mapping[str
                      hint=f"use {known}, whole numbers, + - * // and parentheses")  # fmt: skip
 
 
-class _UnknownNameError(ValueError):
-    """A name that has no value here."""
-
-
 def _calculated(node: ast.expr, numbers: Mapping[str, int]) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):
         if node.id not in numbers:
-            raise _UnknownNameError(node.id)
+            raise ValueError(f"{node.id} is not known")
         return numbers[node.id]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_calculated(node.operand, numbers)

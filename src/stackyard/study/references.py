@@ -23,16 +23,6 @@ class Expected:
     variant: str
     reference: StudyReference
 
-    @property
-    def least(self) -> float:
-        """The lower limit; minus infinity without one."""
-        return self.reference.value * (1 - self.reference.low) if self.reference.low else float("-inf")
-
-    @property
-    def most(self) -> float:
-        """The upper limit; infinity without one."""
-        return self.reference.value * (1 + self.reference.high) if self.reference.high else float("inf")
-
 
 @dataclass(frozen=True)
 class Judgement:
@@ -88,6 +78,7 @@ def _judged(series: Series | None, expected: Expected) -> Judgement:
     found, unit = series.median, series.metric.unit
     if reference.unit and unit and unit != reference.unit:
         return Judgement(expected, found, f"measured in {unit}, but the reference is in {reference.unit}")
-    if found.value < expected.least:
-        return Judgement(expected, found, f"below {expected.least:.6g}")
-    return Judgement(expected, found, f"above {expected.most:.6g}" if found.value > expected.most else "")
+    least, most = reference.value * (1 - reference.low), reference.value * (1 + reference.high)
+    if reference.low and found.value < least:
+        return Judgement(expected, found, f"below {least:.6g}")
+    return Judgement(expected, found, f"above {most:.6g}" if reference.high and found.value > most else "")

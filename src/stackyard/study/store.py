@@ -18,9 +18,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from stackyard.core.below import Below
 from stackyard.core.errors import InputError, StackyardError
@@ -28,12 +28,11 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at
 from stackyard.study.schedule import JobPlan, Point
 from stackyard.study.table import Row, table_text
-from stackyard.yard import disk, formats
+from stackyard.yard import disk, formats, members
 from stackyard.yard.write import atomic
 
 FORMAT = 1
 _RUN = re.compile(r"runs/[A-Za-z0-9-]{1,40}")
-Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -137,40 +136,19 @@ class PointRecord:
         return replace(self, attempts=(*kept, attempt))
 
 
-def _typed(record: Record, example: Record) -> Record:
-    """The record, whose values have the types of an example's; a study may be read by another account.
-
-    Raises:
-        ValueError: one has another type, or is a number that cannot be calculated with.
-    """
-    for each in fields(example):  # type: ignore[arg-type]
-        value, like = getattr(record, each.name), getattr(example, each.name)
-        kinds = (int, float) if isinstance(like, float) else (type(like),)
-        is_empty = value is None and each.default is None
-        is_usable = isinstance(value, kinds) and (not isinstance(value, int | float) or abs(value) < 1e15)
-        if isinstance(value, tuple):
-            is_usable = all(isinstance(item, str) for item in value)
-        if not (is_usable or is_empty):
-            raise ValueError(f"{each.name} has a wrong value: {value!r:.100}")
-    return record
-
-
-def _about(values: dict[str, Any]) -> About:
-    found = About(**{**values, "command": tuple(values["command"]), "remarks": tuple(values.get("remarks", ()))})
-    if not all(isinstance(each, dict) for each in _typed(found, About(0, "", "", (), "", "")).variants.values()):
-        raise ValueError("variants has a value that is not a mapping")
+def _attempts(values: dict[str, Any]) -> tuple[Attempt, ...]:
+    """The attempts of a point; a study may be read by another account."""
+    found = tuple(members.make(Attempt, each) for each in values["attempts"])
+    for each in found:
+        numbers = (each.code or 0, each.ranks, each.started, each.seconds)
+        if not all(abs(number) < 1e15 for number in numbers):
+            raise ValueError(f"a number that cannot be calculated with: {numbers!r:.100}")
+        if not _RUN.fullmatch(each.run):
+            raise ValueError(f"not a run directory of this study: {each.run!r:.100}")
     return found
 
 
-def _attempts(values: dict[str, Any]) -> tuple[Attempt, ...]:
-    example = Attempt("", "", code=0, started=0.0, seconds=0.0)
-    found = [_typed(Attempt(**{**each, "hosts": tuple(each.get("hosts", ()))}), example) for each in values["attempts"]]
-    if wrong := next((each.run for each in found if not _RUN.fullmatch(each.run)), None):
-        raise ValueError(f"not a run directory of this study: {wrong!r:.100}")
-    return tuple(found)
-
-
-_ABOUT = formats.Kind(FORMAT, _about, error=InputError)
+_ABOUT = formats.Kind(FORMAT, lambda values: members.make(About, values), error=InputError)
 _JOB = formats.Kind(FORMAT, JobPlan.from_json, error=InputError)
 _POINT = formats.Kind(FORMAT, _attempts, error=InputError)
 
