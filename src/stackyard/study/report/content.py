@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from stackyard.core import hostlist
 from stackyard.core.findings import counted
 from stackyard.study.analysis import MetricColumn, Results, Series
-from stackyard.study.report.commands import command_groups
 from stackyard.study.report.document import Commands, Prose, ReportDocument, ReportTable, Section, said
 from stackyard.study.report.figures import figures
 from stackyard.study.report.resources import resources
@@ -24,11 +23,14 @@ from stackyard.study.report.words import (
     title_of,
     verdict_of,
 )
+from stackyard.study.store import Attempt
 
 SHOWN = 12
 """Sentences of a summary; the tables have all."""
 MOST_ROWS = 2_000
 """Runs in a report; table.csv has all."""
+MOST_NAMED = 8
+"""Runs that are named with a command; more are counted."""
 NOTHING_YET = "No run has a value yet."
 
 
@@ -172,8 +174,35 @@ def _commands(found: Results) -> Iterator[Commands | Prose]:
     yield Prose(("`stackyard launch --again` and a run directory, in the directory of the study, repeats that run; the "
                  "table of all runs has them. The commands below are exact; RUN is the run directory.",))  # fmt: skip
     yield Commands("The study", (said(shlex.join(found.about.command)),))
-    for where, group in command_groups(found):
+    for where, group in _command_groups(found):
         yield Commands(where, tuple(said(line, 20_000) for line in group))
+
+
+def _command_groups(found: Results) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Of each size and variant, and each command if it has several: its runs, and its command lines."""
+    groups: dict[tuple[int, str, str], list[str]] = {}
+    for record in found.records:
+        if record.last and record.last.command:
+            key = (record.point.nodes, record.point.variant, _exact(record.last))
+            groups.setdefault(key, []).append(record.point.id)
+    several = [key[:2] for key in groups]
+    for (size, variant, command), runs in groups.items():
+        names = runs if len(runs) <= MOST_NAMED else [*runs[:MOST_NAMED], f"{len(runs) - MOST_NAMED} more"]
+        which = f" ({', '.join(said(name, 120) for name in names)})" if several.count((size, variant)) > 1 else ""
+        typed = found.typed.get((size, variant))
+        yield f"{nodes(size)}, {said(variant, 80)}{which}", (*((typed,) if typed else ()), command)
+
+
+def _exact(attempt: Attempt) -> str:
+    """The command that started the ranks, with RUN for the run directory where it can be told from the rest."""
+    end = attempt.command.find(attempt.run)
+    before = attempt.command[:end]
+    start = max(before.rfind(letter) for letter in " '\"=") + 1
+    path = attempt.command[start : end + len(attempt.run)]
+    is_plain = (
+        end >= 0 and path.startswith("/") and shlex.quote(path) == path and before[start - 1 : start] in (" ", "=", "")
+    )
+    return attempt.command.replace(path, "RUN") if is_plain else attempt.command
 
 
 def _runs(found: Results) -> ReportTable:
