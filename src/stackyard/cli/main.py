@@ -57,7 +57,7 @@ SECTIONS = {
     },
     "Measure": {
         "bench": "measure a program on several sizes or in several variants, several times",
-        "report": "show the results of a study, and write them as HTML, Markdown, CSV, JSON or SVG",
+        "report": "show the results of a study or the profile of a run, also as HTML, Markdown, CSV, JSON or SVG",
     },
     "Diagnose": {
         "doctor": "find the first cause of a failure in logs, or what is wrong with this shell, machine and yard",

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from stackyard.study.imports.model import Fit as QueueFit
     from stackyard.study.metrics.model import measured_by as measured_by
     from stackyard.study.metrics.read import read_run as measure_run
+    from stackyard.study.profiles.load import is_profile as is_profile
+    from stackyard.study.profiles.load import overview as profile_overview
+    from stackyard.study.profiles.load import run_overview as run_overview
+    from stackyard.study.profiles.overview import Overview as Overview
     from stackyard.study.reframe import reframe_test as reframe_test
     from stackyard.study.report.document import Prose as Prose
     from stackyard.study.report.document import ReportDocument as ReportDocument

@@ -78,7 +78,7 @@ def attach(context: Context, run: str, as_json: bool) -> None:
     """Follow a run to its end: its phases and the output of its first rank. Ctrl-C stops following only."""
     from stackyard.cli.jobs.following import follow_run
 
-    follow_run(_find(context, run), as_json=as_json)
+    follow_run(find_here(context, run), as_json=as_json)
 
 
 @_verb(
@@ -95,7 +95,7 @@ def logs(context: Context, run: str, rank: int | None, role: str | None, launche
     """Print the log of a rank."""
     from stackyard.launch.api.runs import rank_log, rank_of
 
-    paths = _find(context, run)
+    paths = find_here(context, run)
     rank = rank_of(paths, role, rank or 0) if role else rank
     step = paths.main
     path = step.launcher_log if launcher else rank_log(paths, rank or 0)
@@ -130,7 +130,7 @@ def cancel(context: Context, run: str) -> None:
     """Cancel a queued or running run: all of its ranks."""
     from stackyard.launch.api import runs
 
-    echo(runs.cancel(_find(context, run)))
+    echo(runs.cancel(find_here(context, run)))
 
 
 @_verb(
@@ -145,7 +145,7 @@ def show(context: Context, run: str, as_json: bool) -> None:
     from stackyard.cli.jobs.launchview import show_failure
     from stackyard.launch.api.runs import report
 
-    details = report(_find(context, run))
+    details = report(find_here(context, run))
     if as_json:
         show_json(_report_json(details))
         return
@@ -230,7 +230,7 @@ def diff(context: Context, a: str, b: str, as_json: bool) -> None:
     """Compare two runs: request, stack, code, environment, versions, hosts, times, end, and what they measured."""
     from stackyard.launch.api.runs import compare
 
-    first, second = _find(context, a), _find(context, b)
+    first, second = find_here(context, a), find_here(context, b)
     rows = [*compare(first, second), *_measured(first, second)]
     if as_json:
         show_json([{"what": what, "a": left, "b": right} for what, left, right in rows])
@@ -262,7 +262,8 @@ def _directory(context: Context) -> Path:
     return Path.cwd() / (context.site().launch.runs if file else "runs")
 
 
-def _find(context: Context, name: str) -> RunPaths:
+def find_here(context: Context, name: str) -> RunPaths:
+    """The run of a name, from this directory. Raises InputError."""
     from stackyard.launch.api.runs import find_run
 
     return find_run(name, _directory(context))

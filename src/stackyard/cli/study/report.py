@@ -1,4 +1,4 @@
-"""``stackyard report``: the results of a study on the terminal, or as a file."""
+"""``stackyard report``: the results of a study, or the profile of a run, on the terminal or as a file."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice, show_table
 from stackyard.cli.study import exports
+from stackyard.cli.study.bench import Sizes
 from stackyard.cli.tables import show_line
+from stackyard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.study.api import ReportDocument, ReportTable, Results, TwoStudies
+    from stackyard.study.api import Overview, ReportDocument, ReportTable, Results, TwoStudies
 
 UNDECIDED = 3
 """The exit status where a part of a comparison has no verdict, or a reference is not met."""
+LARGE = 30_000_000
+"""Bytes of a trace as it is on disk, from which its reading takes long enough to be said."""
 
 
 @verb(
     ("the results of a study so far", "stackyard report studies/train"),
     ("a page to send and to print", "stackyard report studies/train -o report.html"),
-    ("one figure for a paper", "stackyard report studies/train -o scaling.svg --figure speedup"),
     ("this year against last year", "stackyard report studies/before studies/after"),
+    ("where the time of a profiled run went", "stackyard report last -o profile.html"),
 )
-@click.argument("study", type=click.Path(path_type=Path))
+@click.argument("study", metavar="STUDY|RUN", type=click.Path(path_type=Path))
 @click.argument("other", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -44,9 +48,14 @@ UNDECIDED = 3
 )
 @click.option("--crate", is_flag=True, help="Make the study's directory an RO-Crate: write its metadata there.")
 @click.option("--license", "licence", default="", metavar="URL", help="Of the data, in the crate.")
+@click.option("--ranks", type=Sizes(), metavar="N,N", help="Of a profiled run, read the traces of these ranks alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(context: Context, /, study: Path, other: Path | None, output: Path | None, **options: Any) -> None:
     """Show what STUDY found: medians, scaling and comparisons with intervals, and what is missing; or compare two.
+
+    Of a RUN that PyTorch's profiler traced (`launch --profile torch`): what slows it down with the evidence and what to
+    try, computation, communication, waiting for data and idle time of each rank, stragglers, operations and memory. It
+    may also be a trace, or a directory of traces.
 
     Statistics are exact and say what they hold for. The exit status is 3 if a comparison has no verdict, or a reference
     of the study or of the site is not met.
@@ -60,9 +69,13 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
         require_report_suffix(output)
     elif options["figure"] or options["metric"]:
         raise click.UsageError("--figure and --metric need -o FILE.svg or FILE.pdf")
-    found: Results | TwoStudies = study_results(study, context.site().bench.references)
+    found: Results | TwoStudies | Overview
     if other is not None:
         found = compare_studies(study_results(study), study_results(other))
+    elif _is_study(study):
+        found = study_results(study, context.site().bench.references)
+    else:
+        found = _profile(context, study, options["ranks"] or ())
     if output is None:
         _show(found, as_json=options["as_json"])
     else:
@@ -84,11 +97,33 @@ def show_results(context: Context, root: Path, *, as_json: bool) -> int:
     return _code(found)
 
 
-def _code(found: Results | TwoStudies) -> int:
+def _is_study(path: Path) -> bool:
+    return (path / "study.json").exists() or (path / "study.yaml").exists()
+
+
+def _profile(context: Context, name: Path, ranks: tuple[int, ...]) -> Overview:
+    """The overview of a run's traces, or of a directory's; with a line for each large file that is read."""
+    from stackyard.cli.jobs.runs import find_here
+    from stackyard.study.api import is_profile, profile_overview, run_overview
+
+    def tell(at: int, count: int, file: Path) -> None:
+        if (size := file.stat().st_size) >= LARGE:
+            echo(f"reading {at + 1} of {count}: {file.name}, {size / 1e6:,.0f} MB; --ranks N reads some", err=True)
+
+    is_run = (name / "record.json").exists()
+    if not is_run and is_profile(name):
+        return profile_overview(name, tell, ranks)
+    if not is_run and name.is_dir():
+        raise InputError(f"{name} is neither a study nor a run: it has no study.json, no record.json and no trace",
+                         hint="name the directory that `stackyard bench` or `launch` printed")  # fmt: skip
+    return run_overview(find_here(context, str(name)), tell, ranks)
+
+
+def _code(found: Results | TwoStudies | Overview) -> int:
     return UNDECIDED if found.is_undecided or not found.is_met else 0
 
 
-def _show(found: Results | TwoStudies, *, as_json: bool) -> None:
+def _show(found: Results | TwoStudies | Overview, *, as_json: bool) -> None:
     from stackyard.study.api import report_as_json, report_document
 
     if as_json:

@@ -29,13 +29,13 @@ def results_csv(found: Results) -> str:
     """The results; the runs themselves are in ``table.csv``."""
     versus = {(each.nodes, each.variant, each.metric): each for each in found.versus}
     rows = ({**_of_series(each), **_of_versus(versus.get((*each.key, each.metric)))} for each in found.series)
-    return _csv(COLUMNS, rows)
+    return csv_text(COLUMNS, rows)
 
 
 def two_csv(both: TwoStudies) -> str:
     """The comparison of two studies."""
     columns = ("nodes", "variant", "other_variant", "metric", "unit", "runs", "other_runs", *COLUMNS[-6:])
-    return _csv(columns, (
+    return csv_text(columns, (
         {"nodes": m.nodes, "variant": m.variants[0], "other_variant": m.variants[1], "metric": m.metric.name,
          "unit": m.metric.unit, "runs": m.runs[0], "other_runs": m.runs[1], **_of_comparison(m.comparison)}
         for m in both.matches
@@ -114,7 +114,8 @@ def _interval(name: str, interval: Interval | None, before: str | None = None) -
     return {name: interval.value, f"{before}low": interval.low, f"{before}high": interval.high} if interval else {}
 
 
-def _csv(columns: tuple[str, ...], rows: Iterable[dict[str, Any]]) -> str:
+def csv_text(columns: tuple[str, ...], rows: Iterable[dict[str, Any]]) -> str:
+    """CSV for a file."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, lineterminator="\n", restval="")
     writer.writeheader()

@@ -8,8 +8,10 @@ from stackyard.core.errors import InputError, MissingError
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run import command
 from stackyard.study.analysis import Results
+from stackyard.study.profiles.content import overview_document, overview_json, overview_rows
+from stackyard.study.profiles.overview import Overview
 from stackyard.study.report.content import study_document
-from stackyard.study.report.data import json_text, results_csv, results_json, two_csv, two_json
+from stackyard.study.report.data import csv_text, json_text, results_csv, results_json, two_csv, two_json
 from stackyard.study.report.document import Figure, ReportDocument
 from stackyard.study.report.html import html_text
 from stackyard.study.report.markdown import markdown_text
@@ -19,7 +21,7 @@ from stackyard.yard.write import atomic
 
 SUFFIXES = (".html", ".md", ".csv", ".json", ".svg", ".pdf")
 PDF_S = 120.0
-Reported = Results | TwoStudies
+Reported = Results | TwoStudies | Overview
 
 
 def require_suffix(path: Path) -> None:
@@ -31,6 +33,8 @@ def require_suffix(path: Path) -> None:
 
 def document_of(found: Reported) -> ReportDocument:
     """The report before it has a format."""
+    if isinstance(found, Overview):
+        return overview_document(found)
     return study_document(found) if isinstance(found, Results) else two_document(found)
 
 
@@ -56,6 +60,8 @@ def write_report(found: Reported, path: Path, figure: str = "", metric: str = ""
 
 def as_json(found: Reported) -> dict[str, object]:
     """All results as JSON values."""
+    if isinstance(found, Overview):
+        return overview_json(found)
     return results_json(found) if isinstance(found, Results) else two_json(found)
 
 
@@ -63,8 +69,15 @@ def _text(found: Reported, suffix: str) -> str:
     if suffix == ".json":
         return json_text(as_json(found))
     if suffix == ".csv":
-        return results_csv(found) if isinstance(found, Results) else two_csv(found)
+        return _table(found)
     return (html_text if suffix == ".html" else markdown_text)(document_of(found))
+
+
+def _table(found: Reported) -> str:
+    if isinstance(found, Overview):
+        rows = overview_rows(found)
+        return csv_text(tuple(rows[0]), rows)
+    return results_csv(found) if isinstance(found, Results) else two_csv(found)
 
 
 def _chosen(found: Reported, name: str, metric: str) -> Figure:
