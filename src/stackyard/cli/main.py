@@ -54,6 +54,7 @@ SECTIONS = {
         "lint": "find errors and wasted resources in a batch script",
         "runs": "list, follow, cancel and compare runs",
         "board": "show a run or a directory in TensorBoard and the like, to you alone",
+        "profile": "trace a run that is running, without a change to it",
     },
     "Measure": {
         "bench": "measure a program on several sizes or in several variants, several times",

@@ -237,8 +237,7 @@ class Agent:
             for rank in self._running():
                 self.stacks.begin(rank)
         elif kind == "probe":
-            ranks = [rank for rank in self._running() if value["tasks"] is None or rank.task in value["tasks"]]
-            self.probes.ask(("asked", value["number"]), ranks, value["request"], value["pids"])
+            self.probes.ask(("asked", value["number"]), self._running(), value["request"], value["only"])
         elif kind == "end":
             self._end(value)
         elif kind == "hold":

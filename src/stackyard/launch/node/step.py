@@ -42,7 +42,7 @@ foreground, both streams into the rank's log.
     {"beat": {}}                    heartbeat, once a second
     {"energy": {"gpus": [..]}}      of its GPUs, at the end (`launch.node.monitoring.energy`)
     {"unable": "why"}               the node's own disk is full ...
-    {"stacks": {"task", "text", "recorders"}}                   {"probe": {"number", "request", "tasks", "pids"}}
+    {"stacks": {"task", "text", "recorders"}}                   {"probe": {"number", "request", "only"}}
     {"probed": {"number", "answers"}}                           for the ranks' probes (`stackyard.launch.probe`)
     {"bye": {"unshown": bytes}}     `unshown` was to be streamed, and was not taken in time
     {"signalled": {"task", "signal", "processes"}}
@@ -52,6 +52,9 @@ foreground, both streams into the rank's log.
     {"staged": {}}                  it has everything                               staged for the next attempt
     {"unstaged": {"why", ..}}       it cannot go on
     {"unstaging": true}             it removes what was staged
+
+`stackyard profile` connects to the hub too and proves that it knows the secret; `stackyard.launch.run.asking` has what
+it says.
 
 A node from which the hub has received no message for `lost_s` (heartbeat timeout) is lost. An agent that loses its
 connection to the hub ends its ranks.

@@ -115,11 +115,10 @@ class Probe:
 
     def stop(self, name: "str") -> "dict[str, Any]":
         """Stop a trace; what it has written."""
-        with self.lock:
-            self.until.pop(name, None)
-            if name not in self.results:
-                self.results[name] = self.traces[name].stop()
-            return self.results[name]
+        self.until.pop(name, None)
+        if name not in self.results:
+            self.results[name] = self.traces[name].stop()  # it may wait for the main thread: no lock is held
+        return self.results[name]
 
     def _runs(self, name: "str") -> "bool":
         return name not in self.results and bool(getattr(self.traces[name], "running", lambda: True)())

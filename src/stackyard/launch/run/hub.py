@@ -18,6 +18,7 @@ from stackyard.launch.node.machine import OF_USERS
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.run.asking import Asking
 from stackyard.launch.run.door import Door
 from stackyard.launch.run.go import bound, go_variables
 from stackyard.launch.run.hang import HangWatch
@@ -56,6 +57,7 @@ class Hub:
         self.ports: dict[int, tuple[int, ...]] = {}
         self.selector = selectors.DefaultSelector()
         self.door = Door(self.selector, sockets, file)
+        self.asking = Asking(self.door, self._send, self._flush)
         self.hang = HangWatch(self.seen, reports, options)
         self.staging = StagingState(file, reports, options.stall_s)
         self.state: State | None = None
@@ -85,6 +87,7 @@ class Hub:
     def close(self) -> None:
         """Close every connection; agents that are still connected then terminate their ranks."""
         self.door.close()
+        self.asking.close()
         for link in self.links.values():
             link.close()
         self.selector.close()
@@ -130,6 +133,7 @@ class Hub:
         self.selector.unregister(link.socket)
         link.close()
         self.door.forget(link)
+        self.asking.forget(link)
         if self.links.get(link.node) is link:
             del self.links[link.node]
             self.seen.left += 1
@@ -154,6 +158,8 @@ class Hub:
             for kind, value in message.items():
                 if kind == "hello" and link.node < 0:
                     self._hello(link, value)
+                elif kind == "ask" and link.node < 0:
+                    self.asking.begin(link, value, len(self.links) if self.went and not self.state else 0)
                 elif link.node >= 0:
                     self._heard(link, kind, value)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -216,8 +222,8 @@ class Hub:
             self._exit(link, value, now)
         elif kind == "ports":
             self.ports[link.node] = tuple(value)
-        elif kind == "stacks":
-            self.hang.heard(link, value)
+        elif kind in ("stacks", "probed"):
+            (self.hang if kind == "stacks" else self.asking).heard(link, value)
         elif kind == "signalled":
             self.seen.signalled[value["signal"]] = self.seen.signalled.get(value["signal"], 0) + value["processes"]
             self.reports.event("signal", {"host": link.host, **value})

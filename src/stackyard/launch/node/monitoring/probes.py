@@ -27,8 +27,8 @@ PROCESSES_MOST = 64
 class Question:
     """One request to one process."""
 
-    def __init__(self, key: "Any", task: "int", pid: "int", stream: "socket.socket") -> "None":
-        self.key, self.task, self.pid, self.stream = key, task, pid, stream
+    def __init__(self, key: "Any", slot: "dict[str, Any]", stream: "socket.socket") -> "None":
+        self.key, self.slot, self.pid, self.stream = key, slot, slot["pid"], stream
         self.until, self.text = time.monotonic() + ANSWER_S, b""
 
     def answer(self, now: "float") -> "dict[str, Any] | None":
@@ -60,42 +60,44 @@ class Probes:
         """Whether answers are awaited, or wait to be taken."""
         return bool(self._answers)
 
-    def ask(self, key: "Any", ranks: "Iterable[Rank]", request: "dict[str, Any]", pids: "Any" = None) -> "None":
-        """Send a request to the probes of these ranks' processes, parents first; with `pids` to these only."""
+    def ask(self, key: "Any", ranks: "Iterable[Rank]", request: "dict[str, Any]", only: "Any" = None) -> "None":
+        """Send a request to the probes of these ranks' processes; `only`: to the numbers that it has for each task."""
         self._answers[key] = []
         for rank in ranks:
             for pid in [pid for pid, _ in descendants(rank.pid)][:PROCESSES_MOST]:
-                if pids is None or pid in pids:
+                if only is None or pid in only.get(str(rank.task), ()):
                     self._send(key, rank.task, pid, json.dumps(request).encode() + b"\n")
 
     def step(self) -> "Iterator[tuple[Any, list[dict[str, Any]]]]":
         """Make progress without blocking; yields the key and the answers of each complete question."""
+        if not self._answers:
+            return
         now = time.monotonic()
         for one in list(self._open):
             answer = one.answer(now)
             if answer is not None:
                 one.stream.close()
                 self._open.remove(one)
-                self._answers[one.key].append({"task": one.task, "pid": one.pid, "answer": answer})
+                one.slot["answer"] = answer
         for key in [key for key in self._answers if not any(one.key == key for one in self._open)]:
-            answers = self._answers.pop(key)
-            yield key, sorted(answers, key=lambda one: (one["task"], one["pid"]))
+            yield key, self._answers.pop(key)
 
     def _send(self, key: "Any", task: "int", pid: "int", line: "bytes") -> "None":
         name = f"{own_pid(pid)}.sock"
         if not os.path.exists(os.path.join(self.directory, name)):
             return
+        slot = {"task": task, "pid": pid, "answer": {}}
+        self._answers[key].append(slot)
         stream = socket.socket(socket.AF_UNIX)
         stream.setblocking(False)
         directory = os.open(self.directory, os.O_RDONLY)
         try:
             stream.connect(f"/proc/self/fd/{directory}/{name}")  # a socket's address has 107 bytes
             stream.send(line)
-            self._open.append(Question(key, task, pid, stream))
+            self._open.append(Question(key, slot, stream))
         except OSError as error:
             stream.close()
-            answer = {"ok": False, "error": f"process {pid}: {error.strerror}"}
-            self._answers[key].append({"task": task, "pid": pid, "answer": answer})
+            slot["answer"] = {"ok": False, "error": f"process {pid}: {error.strerror}"}
         finally:
             os.close(directory)
 
