@@ -14,7 +14,7 @@ import pytest
 
 from stackyard.cli.main import cli
 from stackyard.cli.study import bench
-from stackyard.launch.run.causes import rules
+from stackyard.launch.run.causes.table import rules
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src" / "stackyard").rglob("*.py"))

@@ -135,7 +135,7 @@ def _site_checks(path: Path) -> None:
 def _site_causes(path: Path) -> None:
     """A file of known causes that a site.yaml names; the rules in it are tried."""
     from stackyard.core.errors import InputError
-    from stackyard.launch.run.causes import explain, site_rules
+    from stackyard.launch.run.causes.table import explain, site_rules
 
     try:
         found = site_rules([str(path)])
@@ -549,7 +549,9 @@ READERS = {
         commands("bindings show {}", "bindings show --as site {}", "bindings show --as lua {}"),
     ),
     "checks of a site": Reader("checks.yaml", [SITE_CHECKS], _site_checks),
-    "causes of a site": Reader("causes.yaml", _files("launch/run/rules/memory.yaml", where=SOURCES), _site_causes),
+    "causes of a site": Reader(
+        "causes.yaml", _files("launch/run/causes/rules/memory.yaml", where=SOURCES), _site_causes
+    ),
     "sif": Reader("x.sif", [_sif()], commands("image inspect {}", "image inspect --json {}", "image check {}")),
     "saved image": Reader("saved.tar", [_saved()], _archive),
     "layer": Reader("layer.tar", [LAYER, gzip.compress(LAYER, mtime=0)], _layer),

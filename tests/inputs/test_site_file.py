@@ -16,7 +16,7 @@ from stackyard.inputs.sites.settings import Settings
 from stackyard.inputs.sites.site import load_site, merged
 from stackyard.inputs.sites.sitefiles import load_checks
 from stackyard.inputs.stacks.stack import stack_from_file
-from stackyard.launch.run.causes import FACTS, site_rules
+from stackyard.launch.run.causes.table import FACTS, site_rules
 
 
 def write(directory: Path, text: str, name: str = "site.yaml") -> Path:

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from stackyard.core.errors import InputError, ManyErrors
 from stackyard.launch.run import seen
-from stackyard.launch.run.causes import FACTS, explain, reference, rules, site_rules
+from stackyard.launch.run.causes.table import FACTS, explain, reference, rules, site_rules
 from support.cli import stackyard
 
 ROOT = Path(__file__).parents[2]

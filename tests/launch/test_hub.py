@@ -22,8 +22,8 @@ from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run import seen
 from stackyard.launch.run.addresses import master_address
 from stackyard.launch.run.agentfile import plan_of
+from stackyard.launch.run.causes.verdict import TaskEnd, first_of
 from stackyard.launch.run.step import WatchOptions, run_step
-from stackyard.launch.run.verdict import TaskEnd, first_of
 from stackyard.launch.shim import rank_sh
 from support import programs, venvs
 from support.processes import wait_for

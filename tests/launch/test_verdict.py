@@ -10,8 +10,8 @@ import pytest
 
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.run.causes.verdict import TaskEnd, left_early
 from stackyard.launch.run.seen import StepFacts, result
-from stackyard.launch.run.verdict import TaskEnd, left_early
 from support.watched import Heard, Running, local_line, make_plan
 
 LOST = "RuntimeError: Connection closed by peer [10.0.0.3]:1234"

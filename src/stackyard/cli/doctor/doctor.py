@@ -72,13 +72,13 @@ def _show(found: Diagnosis) -> None:
     if not found.failed:
         echo(f"no failure found in {counted(found.logs, 'log')}")
         return
-    what = found.cause or ("an error without a known cause" if found.text else "a failure that no log explains")
+    what = found.cause or "a failure that no log explains"
+    first = found.rank if found.rank.startswith("pid ") else f"rank {found.rank}"
     others = [f"{rule} ({counted(number, 'time')})" for rule, number in found.others.items() if rule != found.rule]
-    parts = [f"rank {found.rank} failed first" if found.rank else "", f"after it: {some(others, 6)}" if others else ""]
-    remedy = found.hint or "look at the lines before it; `stackyard runs --all` lists recorded runs with their logs"
+    parts = [f"{first} failed first" if found.rank else "", f"after it: {some(others, 6)}" if others else ""]
     reason = "; ".join(filter(None, parts))
     where = Where(found.log, found.line) if found.log else None
-    finding = Finding(found.rule or "unknown", "refused", what, reason, remedy, where)
+    finding = Finding(found.rule or "unknown", "refused", what, reason, found.hint, where)
     show_finding(finding, context=[f"| {found.text}"] if found.text else [])
     if found.source:
         echo(f"    {click.style('source:', dim=True)} {found.source}")

@@ -1,8 +1,8 @@
 """Finds the first known cause of a failure in logs: of all ranks, in all files.
 
-Each rank of each log is a stream of lines with failures (`launch.run.loglines`). A log in which nothing has ended badly
-has none. Otherwise the failures that ended a stream are compared: causes before consequences before what is general,
-then by the time printed with them, else by the order of the lines, or of the last change of the files.
+Each rank of each log is a stream of lines with failures (`launch.run.causes.lines`). A log in which nothing has ended
+badly has none. Otherwise the failures that ended a stream are compared: causes before consequences before what is
+general, then by the time printed with them, else by the order of the lines, or of the last change of the files.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from stackyard.doctor.logs.sources import LogSource
 from stackyard.launch.api.causes import (
     KINDS,
     WORDS,
+    Cause,
     Found,
     LineFailure,
     Rule,
@@ -33,7 +34,9 @@ from stackyard.launch.api.causes import (
 )  # fmt: skip
 
 MOST_RANKS, MOST_LINE = 20_000, 1 << 14
-UNKNOWN = KINDS.index("unknown")
+EXCEPTION = "exception"
+_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?=:|\s*$)")
+UNKNOWN, VAGUE = KINDS.index("unknown"), KINDS.index("vague")
 LAST = 3.0
 """The life of a stream after an exception that ended it, whatever a script around it prints of a good end."""
 
@@ -47,7 +50,8 @@ class Diagnosis:
         log, line: the place of the first failure; 0: a line without a number.
         text: that line, without secrets.
         rank: the rank that failed first; empty where not known.
-        rule, cause, hint, source: the known cause; empty where there is none.
+        rule, cause, hint, source: the cause and its rule; `EXCEPTION` for an exception without a rule, empty for a
+            failure of which nothing else is known.
         others: what failed after it, by rule, with the number of times.
         logs: the number of logs; `notes`: what was not read.
     """
@@ -81,7 +85,7 @@ def diagnose(
 
     Args:
         code: the exit status of the program; None: not known.
-        facts: of the step, as far as known (`launch.run.causes.FACTS`).
+        facts: of the step, as far as known (`launch.run.causes.table.FACTS`).
         causes: the site's files of causes.
 
     Raises:
@@ -171,7 +175,8 @@ def _has_failed(one: _Failing) -> bool:
     """Whether a failure is that of its log: reported by a launcher, or not followed by a good end."""
     scan = one.stream.scan
     is_last = one.failure.is_raised and scan.life - one.failure.born <= LAST
-    return one.failure.is_end or is_last or not scan.ended_well
+    tells = one.found is None or one.kind < VAGUE
+    return one.failure.is_end or is_last or (tells and not scan.ended_well)
 
 
 def _first(failures: Sequence[_Failing], *, several: bool) -> _Failing | None:
@@ -189,9 +194,17 @@ def _described(
     source, line, found = first.stream.source, first.failure.line, first.found
     rank = first.stream.rank or named_rank(line.text)
     rank = rank or next((one.source.first_rank for one in streams if one.source.first_rank), "")
-    cause = found.cause if found else None
+    cause = found.cause if found else _unknown(first.failure)
     return Diagnosis(
-        True, source.name, line.number, shown(line.text), rank, cause.rule if cause else "",
-        cause.cause if cause else "", cause.remedy if cause else "", found.rule.source if found else "",
-        dict(others), logs, notes,
+        True, source.name, line.number, shown(line.text), rank, cause.rule, cause.cause, cause.remedy,
+        found.rule.source if found else "", dict(others), logs, notes,
     )  # fmt: skip
+
+
+def _unknown(failure: LineFailure[Found]) -> Cause:
+    """What can be said of a failure without a known cause."""
+    if failure.is_raised:
+        named = _NAME.search(failure.line.text)
+        what = f"the program raised {named[0]}" if named else "the program raised an exception"
+        return Cause(EXCEPTION, what, "look at the traceback before this line")
+    return Cause("", "a program failed, and no log explains why", "look for the logs of its ranks or processes")

@@ -9,7 +9,9 @@ from stackyard.core.secrets import HIDDEN, is_secret_name, redacted
 
 MOST_SHOWN = 400
 _ASSIGNED = re.compile(
-    r"(?P<name>\b[A-Za-z][\w-]*)(?P<to>[\"']?\s*[=:]\s*[\"']?|(?<=\w)\s+(?=\S))(?P<value>[^\s\"',;&)}\]]{4,})"
+    r"(?P<name>\b[\w-]*(?:key|token|secret|pass|pwd|credential|auth|cookie|sas|sig)[\w-]*)"
+    r"(?P<to>[\"']?\s*[=:]\s*[\"']?|(?<=\w)\s+(?=\S))(?P<value>[^\s\"',;&)}\]]{4,})",
+    re.IGNORECASE,
 )
 _HEX = re.compile(r"(?<![\w/.-])[0-9a-f]{40}(?![\w.-])")
 """The form of a key of Weights & Biases."""

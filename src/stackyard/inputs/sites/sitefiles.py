@@ -41,7 +41,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
 class CauseRow(Model):
-    """A known cause of failures, in the format of this program's table (`launch/run/rules`)."""
+    """A known cause of failures, in the format of this program's table (`launch/run/causes/rules`)."""
 
     name: Text
     patterns: tuple[Pattern, ...] = Field((), description="One of them must be found in a line")

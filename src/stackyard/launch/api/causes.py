@@ -1,7 +1,7 @@
 """Known causes of failures, and how a log is searched for them: what `doctor` shares with the end of a launch."""
 
-from stackyard.launch.run.causes import KINDS, Found, Rule, matcher, rules, site_rules, without_lines
-from stackyard.launch.run.loglines import (
+from stackyard.launch.records.outcome import Cause
+from stackyard.launch.run.causes.lines import (
     WORDS,
     Line,
     LineFailure,
@@ -11,8 +11,10 @@ from stackyard.launch.run.loglines import (
     named_rank,
     parse,
 )  # fmt: skip
+from stackyard.launch.run.causes.table import KINDS, Found, Rule, matcher, rules, site_rules, without_lines
 
 __all__ = [
-    "KINDS", "WORDS", "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed", "matcher",
+    "KINDS", "WORDS", "Cause",
+    "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed", "matcher",
     "named_rank", "parse", "rules", "site_rules", "without_lines",
 ]  # fmt: skip

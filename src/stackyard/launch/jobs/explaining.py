@@ -23,7 +23,7 @@ from stackyard.launch.plan.make import make_plan, node_of
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, PlannedRole, Reason
 from stackyard.launch.records.naming import next_run
 from stackyard.launch.request.intent import Intent
-from stackyard.launch.run.causes import mistakes
+from stackyard.launch.run.causes.table import mistakes
 
 IDENTITY = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 ALONE = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")

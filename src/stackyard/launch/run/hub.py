@@ -19,6 +19,7 @@ from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.asking import Asking
+from stackyard.launch.run.causes.verdict import TaskEnd, is_consequence
 from stackyard.launch.run.door import Door
 from stackyard.launch.run.go import bound, go_variables
 from stackyard.launch.run.hang import HangWatch
@@ -28,7 +29,6 @@ from stackyard.launch.run.reports import Reports
 from stackyard.launch.run.seen import StepFacts
 from stackyard.launch.run.stage import STAGING, StagingState
 from stackyard.launch.run.start import WatchOptions
-from stackyard.launch.run.verdict import TaskEnd, is_consequence
 
 TICK_S = 0.05
 COLLECT_S = 1.0

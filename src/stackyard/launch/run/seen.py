@@ -18,10 +18,10 @@ from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Cause, Failure, Placement, StagedFiles, State, StepResult
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.causes import BY_SCHEDULER, Rule, explain, mistakes, site_rules
+from stackyard.launch.run.causes.table import BY_SCHEDULER, Rule, explain, mistakes, site_rules
+from stackyard.launch.run.causes.verdict import TaskEnd, describe, first_of, is_consequence, left_early
 from stackyard.launch.run.energy import gpu_energy
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
-from stackyard.launch.run.verdict import TaskEnd, describe, first_of, is_consequence, left_early
 from stackyard.yard.kinds.payload import IMAGES
 
 RANK_ZERO = re.compile(

@@ -10,7 +10,7 @@ from typing import Any
 from stackyard.core.findings import counted, some
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import Cause, GpuEnergy, RankUsage
-from stackyard.launch.run.verdict import TaskEnd
+from stackyard.launch.run.causes.verdict import TaskEnd
 
 MOST_RANKS = 1000
 """Ranks that usage.json names one by one: those that used most."""

@@ -1,9 +1,9 @@
 """Known causes of failures: how each is recognised, why it happens, and the remedy. The rules are in rules/*.yaml.
 
-The first cause counts, not what follows from it: of the failures in a log (`launch.run.loglines`) the earliest whose
-rule is a cause; if there is none the earliest consequence (a lost connection, a time-out); last what is only general
-(a signal). A site adds rules in the same format, in the files listed under `causes` in site.yaml, which precede the
-others.
+The first cause counts, not what follows from it: of the failures in a log (`launch.run.causes.lines`) the earliest
+whose rule is a cause; if there is none the earliest consequence (a lost connection, a time-out); last what is only
+general (a signal). A site adds rules in the same format, in the files listed under `causes` in site.yaml, which precede
+the others.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 
 from stackyard.core.errors import ManyErrors, StackyardError
 from stackyard.launch.records.outcome import Cause
-from stackyard.launch.run.limits import LIMITS, with_limit
-from stackyard.launch.run.loglines import Line, Match, Scan, parse
+from stackyard.launch.run.causes.limits import LIMITS, with_limit
+from stackyard.launch.run.causes.lines import Line, Match, Scan, parse
 
-KINDS = ("site", "certain", "cause", "unknown", "consequence", "general")
-"""By precedence: rules of the site; facts about the step; causes, of which the earliest counts; an exception for which
-there is no rule; what follows from the failure of another rank; and what is true of many failures."""
+KINDS = ("site", "certain", "cause", "unknown", "consequence", "general", "vague")
+"""By precedence: rules of the site; facts about the step; causes, of which the earliest counts; an exception without
+a rule; what follows from the failure of another rank; what is true of many failures; and what only accompanies them."""
 FILES = (
     "facts", "schedulers", "mpi", "gpu", "communication", "frameworks", "python", "libraries", "memory", "files",
     "network", "processes", "general",
@@ -39,6 +39,7 @@ FACTS = frozenset({
     "address_limit", "disk_full", "py_spy",
 })  # fmt: skip
 """The facts about a step that the rules can ask for, as `launch.run.seen` gathers them."""
+_UNNAMED = re.compile(r":? ?\(?\{name\}\)?")
 _AT_LEAST = re.compile(r">= *(\d+)$")
 
 
@@ -72,7 +73,10 @@ class Rule:
 
     def as_cause(self, name: str = "") -> Cause:
         """The cause, with the name of the thing and the limit of this process for it."""
-        cause = Cause(self.name, self.cause.replace("{name}", name), self.remedy.replace("{name}", name))
+        texts = (self.cause, self.remedy)
+        if not name:
+            texts = (_UNNAMED.sub("", self.cause), _UNNAMED.sub("", self.remedy))
+        cause = Cause(self.name, *(text.replace("{name}", name.strip()) for text in texts))
         return with_limit(cause, self.limit) if self.limit else cause
 
 
@@ -107,10 +111,13 @@ def matcher(tried: Sequence[Rule], code: int | None, facts: Mapping[str, object]
     able = [(number, rule) for number, rule in enumerate(tried) if rule.patterns and rule.applies(code, facts)]
 
     def match(lines: list[Line], quiet: bool) -> tuple[Found, Line] | None:
+        best: tuple[Found, Line] | None = None
         for number, rule in able:
+            if best and KINDS.index(rule.kind) >= best[0].kind:
+                continue
             if (not quiet or rule.in_warnings) and (hit := rule.found_in(lines)):
-                return Found(hit[0], rule, number), hit[1]
-        return None
+                best = Found(hit[0], rule, number), hit[1]
+        return best
 
     return match
 
@@ -225,9 +232,11 @@ def _rule(row: Mapping[str, Any]) -> Rule:
 def reference(table: Iterable[Rule] | None = None) -> str:
     """The page docs/reference/causes.md."""
     first = (
-        "What `stackyard launch` reports when a run has failed. Generated from "
-        "`src/stackyard/launch/run/rules`; the first rule that matches is reported. Those of your site are tried "
-        "before these ([how to add them](../howto/site-checks.md#causes-of-failures))."
+        "What `stackyard launch` reports when a run has failed, and `stackyard doctor` of any log. Generated from "
+        "`src/stackyard/launch/run/causes/rules`. The first cause counts: of the failures in a log the earliest whose "
+        "rule is a cause, then what follows from another failure (a consequence), then what is true of many (general). "
+        "Within a line or traceback the first rule counts. Those of your site are tried before these ([how to add "
+        "them](../howto/site-checks.md#causes-of-failures))."
     )
     parts = ["# Known causes", first]
     for rule in rules() if table is None else table:

@@ -1,7 +1,7 @@
 """Lines of logs of any program: of which rank, when, how severe; and the failures in them, in their order. Pure.
 
 A *failure* is a Python traceback with those that it is chained to, or one line. Its `life` afterwards is what the same
-rank still printed: a line of progress counts 1, any other a quarter. A failure after which its rank went on is not what
+rank still printed: a line of progress counts 1, any other a tenth. A failure after which its rank went on is not what
 ended it: a caught exception, a retry.
 """
 
@@ -55,7 +55,7 @@ _QUIET = _any(
     r": [WI] \w+/", r"\[W[ \d]", r"^(?:[Ww]arning|[Nn]ote)\b", r": [Ww]arning: ", r"\b[Rr]etry(?:ing)?\b",
     r"\bfall(?:ing|s)? ?back\b", r"\b[Ii]gnor(?:ed|ing)\b",
 )  # fmt: skip
-"""A line that is no failure by itself, whatever it mentions."""
+"""A line that does not count as a failure, whatever it mentions."""
 WORDS = _any(
     "rror", "xception", "[Ff]ail|FAIL", "[Ff]atal|FATAL", "bort|ABORT", "BAD TERM", "[Kk]ill|KILL", "annot", "can't",
     "[Cc]ould ?n[o']t", "[Uu]nable", "enied", "[Nn]ot found", "[Nn]o such",
@@ -66,22 +66,32 @@ WORDS = _any(
     "CANCELLED|PREEMPT", "[Mm]issing", "erminat", "ssert", "busy", "[Ee]xpired", "ncompatible", "core dumped",
     "[Ee]xit", "malformed|corrupt", "NCCL WARN", "been shut ?down", "locked", "world size",
     "[Tt]oo (?:many|old|long)", "NotImplemented", "already", "no longer", "Interrupt|BdbQuit", "ancdata", "TERM_",
-    "violat", "claim",
+    "violat", "direct launched", "not linked", "attempt to", "[Tt]runcat", "Xid", "finished its", "claim",
 )  # fmt: skip
 """A line without one of these is not compared with the rules: they are most of a log."""
 _BESIDE = _any(
     r"\s*$", r'\s+File "', r"\s*[\^~]+\s*$", r"frame #\d+", r"\s*#\d+ ", r"[-=*#~]{8,}", r"\[[\w.-]+:\d+\] \[ ?\d+\]",
     r".* NCCL INFO .* -> \d", r"\s+at ",
 )  # fmt: skip
-"""A line that belongs to a failure, or says nothing: it is no sign of life."""
+"""A line that belongs to a failure, or is empty: it does not count as life."""
 _PROGRESS = _any(
-    r"\b(?:epoch|steps?|iter(?:ation)?s?|loss|batch|eta|lr)\b\W*\d", r"it/s|s/it", r"\d+/\d+", r"\d ?%", flags=re.I
+    r"\b(?:epoch|steps?|iter(?:ation)?s?|loss|batch|eta|lr)\b\W*\d",
+    r"it/s|s/it",
+    r"(?<![\d/])\d+/\d+(?![\d/])",
+    r"\d ?%",
+    flags=re.I,
 )
 _TRACEBACK = "Traceback (most recent call last)"
 _LINK = ("During handling of the above exception", "The above exception was the direct cause")
 _RAISED = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Quit|Warning|Died|Failed)\b(?=:|\s*$)"
+    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?=:|\s*$)|\w+(?:Error|Exception|Interrupt|Exit|Quit|Died|Failed)\b(?=:|\(|\s*$))"
 )
+"""How the line of a traceback begins that names the exception."""
+_NAMED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b(?=: )")
+PLAIN = 0.1
+"""How much a line counts as life that is not one of progress."""
+MOST_LOOSE = 5
+"""Lines without a margin in a traceback, as several ranks cause by printing at once; after more it was cut off."""
 ENDS = _any(
     "srun: error: .*(?:[Ee]xit|Killed|Out Of Memory|Abort|fault|[Bb]us|Illegal|task|STEP)", "ended prematurely",
     "slurmstepd: error: .*(?:CANC|oom|Exc)", "Primary job +terminated", "exited on signal", "ChildFailedError",
@@ -124,6 +134,7 @@ class LineFailure(Generic[T]):
         is_raised: whether it is the traceback of an exception that nothing seems to have caught.
         is_end: whether a launcher, a scheduler or a kernel reports that a program has failed.
         born: the life of its stream before it.
+        most_life: what the stream may print afterwards, if it has ended it: other ranks and scripts go on for a while.
     """
 
     line: Line
@@ -132,11 +143,7 @@ class LineFailure(Generic[T]):
     is_raised: bool
     is_end: bool
     born: float
-
-    @property
-    def most_life(self) -> float:
-        """How much a stream that it has ended may print afterwards: other ranks and scripts go on for a while."""
-        return 100.0 if self.is_end else 40.0 if self.is_raised else 8.0
+    most_life: float
 
 
 def parse(number: int, text: str, former: Line | None = None) -> Line:
@@ -145,7 +152,8 @@ def parse(number: int, text: str, former: Line | None = None) -> Line:
     rank, when = "", former.when if former else ()
     while match := PREFIX.match(text):
         groups = match.groupdict()
-        rank = next((groups[name] for name in "bacdef" if groups[name]), rank)
+        rank = next((groups[name] for name in "bacde" if groups[name]), rank)
+        rank = f"pid {groups['f']}" if groups["f"] and not rank else rank
         text = text[match.end() :]
     return Line(number, text, rank, _time(text[:80]) or when)
 
@@ -181,6 +189,11 @@ def _time(head: str) -> tuple[float, ...]:
     return ()
 
 
+def _shape(text: str) -> str:
+    """A text with 0 for each digit: equal for what a logger puts before each line."""
+    return re.sub(r"\d", "0", text)
+
+
 def is_quiet(text: str) -> bool:
     """Whether a line is a warning, information, or about something that was tried again or done otherwise."""
     return _QUIET.search(text[:400]) is not None
@@ -210,7 +223,7 @@ class Scan(Generic[T]):
         self._match, self._orders, self._words, self._forgets = match, orders, words, forgets
         self._trace: list[Line] = []
         self._raised: Line | None = None
-        self._last, self._is_muted = "", False
+        self._last, self._margin, self._is_muted, self._loose = "", "", False, 0
 
     def feed(self, line: Line) -> None:
         """Add a line."""
@@ -226,7 +239,7 @@ class Scan(Generic[T]):
 
     def skip(self, lines: float) -> None:
         """Count lines that were not fed."""
-        self.life += lines / 4
+        self.life += lines * PLAIN
 
     def end(self) -> None:
         """The end of the stream."""
@@ -236,46 +249,55 @@ class Scan(Generic[T]):
     def _begin(self, line: Line) -> None:
         if not (self._trace and self._raised is None and any(one.text.startswith(_LINK) for one in self._trace[-3:])):
             self._close()
-            self._is_muted = is_quiet(self._last) or is_quiet(line.text.partition(_TRACEBACK)[0])
+            before = line.text.partition(_TRACEBACK)[0]
+            self._is_muted = is_quiet(self._last) or is_quiet(before)
+            self._margin, self._loose = _shape(before), 0
         self._trace.append(line)
         self._raised = None
 
     def _goes_on(self, line: Line) -> bool:
         """Whether a line belongs to the open traceback."""
-        text = line.text
-        is_link, is_inner = text.startswith(_LINK), text.startswith((" ", "\t")) or not text.strip()
+        text = line.text[len(self._margin) :] if _shape(line.text[: len(self._margin)]) == self._margin else line.text
+        is_link, is_blank = text.startswith(_LINK), not text.strip()
         if self._raised is not None and not is_link:
-            if text.strip():
+            if not is_blank:
                 self._close()
-            return not text.strip()
+            return is_blank
+        is_inner = is_blank or text.startswith((" ", "\t", 'File "'))
+        self._raised = line if not is_link and not is_inner and _RAISED.match(text) else None
+        self._loose = 0 if is_link or is_inner else self._loose + 1
+        if self._loose > MOST_LOOSE:
+            self._close()
+            return False
         if len(self._trace) < self.MOST:
             self._trace.append(line)
-        self._raised = line if not is_link and not is_inner and _RAISED.search(text) else None
         return True
 
     def _close(self) -> None:
-        trace, self._trace = self._trace, []
+        trace, self._trace, raised, self._raised = self._trace, [], self._raised, None
         if trace and not self._is_muted:
             told = [one for one in trace if not one.text.startswith((" ", "\t")) or _TRACEBACK in one.text]
-            self._add(told, self._raised or told[-1], raised=True)
+            self._add(told, raised or told[-1], raised=raised is not None, is_cut=raised is None)
             self._last = told[-1].text
-        self._raised = None
 
     def _single(self, line: Line) -> None:
         ends, quiet = ENDS.search(line.text) is not None, is_quiet(line.text)
-        if not self._add([line], line, ends=ends, quiet=quiet and not ends):
+        named = not quiet and _NAMED.match(line.text) is not None
+        if not self._add([line], line, raised=named, ends=ends, quiet=quiet and not ends):
             self._lives(line.text)
         self._last = line.text
 
     def _add(
-        self, lines: list[Line], last: Line, *, raised: bool = False, ends: bool = False, quiet: bool = False
-    ) -> bool:
+        self, lines: list[Line], last: Line, *, raised: bool = False, ends: bool = False, is_cut: bool = False,
+        quiet: bool = False,
+    ) -> bool:  # fmt: skip
         found = self._match(lines, quiet)
-        if found is None and not raised and not ends:
+        if found is None and not (raised or ends or is_cut):
             return False
         self._forget()
         what, line = found or (None, last)
-        failure = LineFailure(line, next(self._orders), what, raised, ends, self.life)
+        most = 60.0 if ends else 25.0 if len(lines) > 1 else 3.0
+        failure = LineFailure(line, next(self._orders), what, raised, ends, self.life, most)
         self.ended_well = False
         if len(self.all) < self.MOST:
             self.all.append(failure)
@@ -285,7 +307,7 @@ class Scan(Generic[T]):
 
     def _lives(self, text: str) -> None:
         self._last = text or self._last
-        self.life += 1.0 if _PROGRESS.search(text) else 0.25
+        self.life += 1.0 if _PROGRESS.search(text) else PLAIN
         if WELL.search(text):
             self.ended_well = True
 
