@@ -163,7 +163,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     """A directory on a file system that is soon full."""
     place = tmp_path / "small"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k,mode=755", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=600k,mode=755", "tmpfs", str(place)]
     if (result := subprocess.run(mount, capture_output=True, text=True, check=False)).returncode:
         pytest.skip(f"a file system of its own cannot be mounted here: {result.stderr.strip()}")
     yield place

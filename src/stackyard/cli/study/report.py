@@ -10,7 +10,6 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice, show_table
-from stackyard.cli.study import exports
 from stackyard.cli.study.bench import Sizes
 from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
@@ -63,7 +62,7 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
     from stackyard.study.api import compare_studies, require_report_suffix, study_results, write_report
 
     if options["reframe"] or options["crate"]:
-        exports.export(context, study, options)
+        _export(context, study, options)
         return
     if output is not None:
         require_report_suffix(output)
@@ -130,6 +129,24 @@ def _show(found: Results | TwoStudies | Overview, *, as_json: bool) -> None:
         show_json(report_as_json(found))
     else:
         _show_document(report_document(found))
+
+
+def _export(context: Context, study: Path, options: dict[str, Any]) -> None:
+    """Write what the options name, and print where it is.
+
+    Raises:
+        InputError: not a study, or one without references.
+        StackyardError: it cannot be written.
+    """
+    from stackyard.study.api import reframe_test, write_crate
+    from stackyard.yard.api import write_text
+
+    if file := options["reframe"]:
+        write_text(file, reframe_test(study, context.site().bench.references))
+        echo(f"{file}: a ReFrame test, for `reframe -c {file} -r`")
+    if options["crate"]:
+        write_crate(study, options["licence"])
+        echo(f"{study}: an RO-Crate, by its ro-crate-metadata.json")
 
 
 def _show_document(document: ReportDocument) -> None:

@@ -63,7 +63,8 @@ def energy_of(paths: RunPaths, status: RunStatus, whole_nodes: bool | None = Non
         try:
             rows = command.run(words, env={**os.environ, "SLURM_TIME_FORMAT": "%s"}, timeout_s=20).stdout.splitlines()
         except StackyardError as error:
-            return Energy(None, f"not measured: {error.message}")
+            said = (error.detail or "").rpartition("\n")[2]
+            return Energy(None, f"not measured: {': '.join(filter(None, (error.message, said)))}")
         # the last to start: the preflight came before
         steps = sorted(step for row in rows if (step := _step(row)) and step[0] >= status.started - 1)
         steps = [step for step in steps if step[0] <= (status.ended or math.inf)][-1:]
