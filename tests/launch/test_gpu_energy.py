@@ -35,9 +35,10 @@ GPUS = ("GPU-00aa 0 5000 0 0", "GPU-11bb 0 9000 -1 0")
 class Nvml:
     """The library that stands in, and what its GPUs say now."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, lacks: str = "") -> None:
         self.directory = directory / "nvml"
         source = Path(__file__).with_name("nvml.c").read_text(encoding="utf-8")
+        source = source.replace(lacks, "of_a_newer_driver") if lacks else source
         build(self.directory / counters.LIBRARY, source=source)
 
     def say(self, *gpus: str, status: int = 0, host: str = socket.gethostname()) -> None:
@@ -105,6 +106,18 @@ def test_a_counter_that_does_not_count(nvml: Nvml, first: str, last: str, why: s
     bad, good = ended(reader)["gpus"]
     assert (bad["joules"], bad["why"]) == (None, why)
     assert good["joules"] == 0.5
+
+
+@pytest.mark.parametrize(("lacks", "joules", "why"), [
+    ("nvmlDeviceGetTotalEnergyConsumption", None, "has no energy counter, as GPUs older than Volta"),
+    ("nvmlDeviceGetMigMode", 1.0, ""),
+])  # fmt: skip
+def test_a_driver_that_is_older_than_a_function(nvml: Nvml, lacks: str, joules: float | None, why: str) -> None:
+    Nvml(nvml.directory.parent, lacks)
+    reader = began()
+    nvml.say("GPU-00aa 0 6000 0 0", GPUS[1])
+    gpu = ended(reader)["gpus"][0]
+    assert (gpu["joules"], gpu["why"]) == (joules, why)
 
 
 def test_a_gpu_that_falls_off_the_bus(nvml: Nvml) -> None:

@@ -76,20 +76,25 @@ def _device(nvml: "Any", index: "int") -> "Reading":
     if status:
         return dict(row, why=f"nvmlDeviceGetHandleByIndex_v2 returned {status}")
     nvml.nvmlDeviceGetUUID(device, name, ctypes.c_uint(96))
-    nvml.nvmlDeviceGetComputeRunningProcesses(device, ctypes.byref(others), None)  # no room: it only counts them
+    _newer(
+        nvml, "nvmlDeviceGetComputeRunningProcesses", device, ctypes.byref(others), None
+    )  # no room: only their number
     row.update(uuid=name.value.decode("ascii", "replace"), others=others.value)
-    try:
-        status = nvml.nvmlDeviceGetMigMode(device, ctypes.byref(mig), ctypes.byref(pending))
-    except AttributeError:  # a driver from before MIG
-        status = NOT_SUPPORTED
+    status = _newer(nvml, "nvmlDeviceGetMigMode", device, ctypes.byref(mig), ctypes.byref(pending))
     if not status and mig.value:
         return dict(row, why="is shared as MIG instances, and its counter counts all of them")
-    status = nvml.nvmlDeviceGetTotalEnergyConsumption(device, ctypes.byref(energy))
+    status = _newer(nvml, "nvmlDeviceGetTotalEnergyConsumption", device, ctypes.byref(energy))
     if status == NOT_SUPPORTED:
         return dict(row, why="has no energy counter, as GPUs older than Volta")
     if status:
         return dict(row, why=f"has a counter that cannot be read (NVML status {status})")
     return dict(row, joules=energy.value / 1e3)
+
+
+def _newer(nvml: "Any", name: "str", *arguments: "Any") -> "int":
+    """The status of a function that older drivers do not have."""
+    function = getattr(nvml, name, None)
+    return int(function(*arguments)) if function else NOT_SUPPORTED
 
 
 def amd() -> "Reading":
