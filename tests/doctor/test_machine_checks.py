@@ -229,6 +229,13 @@ def test_memory_of_other_nodes(healthy: Path) -> None:
     assert "4 cores of NUMA node 1" in shells.found({}, healthy / "none", healthy, "machine")["numa-memory"].message
 
 
+def test_bare_root(tmp_path: Path) -> None:
+    """As in a chroot: neither /proc nor /sys is mounted."""
+    findings = lines(*namespaced("mount -t tmpfs none /proc", "mount -t tmpfs none /sys"))
+    assert set(findings) == {"proc-missing"}
+    assert "proc-missing" in about_machine(tmp_path / "nothing")
+
+
 def test_strict_reservation(healthy: Path) -> None:
     shells.write(healthy / "proc/sys/vm/overcommit_memory", "2")
     assert "overcommit" in about_machine(healthy)

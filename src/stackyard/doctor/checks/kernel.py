@@ -25,7 +25,9 @@ def look_at_mounting(around: Surroundings) -> Iterator[Finding]:
 
 
 def look_at_settings(around: Surroundings) -> Iterator[Finding]:
-    """Files of the kernel with a value that findings.yaml describes."""
+    """Files of the kernel with a value that findings.yaml describes, and a /proc that is not mounted."""
+    if not (around.root / "proc/self").exists():
+        yield said("proc-missing")
     for row in listed("kernel_files"):
         if re.fullmatch(row["value"], around.read(row["file"])):
             yield said(row["rule"])

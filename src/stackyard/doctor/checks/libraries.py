@@ -41,12 +41,10 @@ def look_at_paths(around: Surroundings) -> Iterator[Finding]:
 
 
 def look_at_mpi(around: Surroundings) -> Iterator[Finding]:
-    """An mpirun of a Python environment, and an MPI beside it: of a module, or the one that mpicc compiles for."""
-    mpirun, mpicc = which("mpirun", around.environ), which("mpicc", around.environ)
-    if mpirun and installed.kind_of(mpirun.parent.parent):
-        modules = of_family(around, "MPI")
-        if modules or (mpicc and mpicc.parent != mpirun.parent):
-            yield said("mpi-mixed", mpirun=mpirun, other=modules[0] if modules else mpicc)
+    """An mpirun of a Python environment before that of a loaded module."""
+    mpirun, modules = which("mpirun", around.environ), of_family(around, "MPI")
+    if mpirun and modules and installed.kind_of(mpirun.parent.parent):
+        yield said("mpi-mixed", mpirun=mpirun, module=modules[0])
 
 
 def look_at_openmp(around: Surroundings) -> Iterator[Finding]:

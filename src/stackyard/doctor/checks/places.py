@@ -23,7 +23,8 @@ _SINGLE = ("HOME", "TMPDIR", "VIRTUAL_ENV", "CONDA_PREFIX")
 def look_at_mounts(around: Surroundings) -> Iterator[Finding]:
     """Network and FUSE mounts, and directories of the shell, that do not answer, or whose server has ended."""
     kinds = tuple(listed("mounts_with_a_server"))
-    mounts = {Path(one.where): one.kind for one in filesystem.mounts() if one.kind.startswith(kinds)}
+    rows = filesystem.mounts() if Path("/proc/self/mountinfo").exists() else []
+    mounts = {Path(one.where): one.kind for one in rows if one.kind.startswith(kinds)}
     named = [part for name in _LISTS for part in around.paths(name)] + [
         around.environ.get(name, "") for name in _SINGLE
     ]
