@@ -163,7 +163,7 @@ VERBS: dict[str, list[str]] = {
     "lint": ["lint {beside}/job.sh", "lint --fix {beside}/job.sh"],
     "bench": ["bench {beside}/study/study.yaml --dry-run", "bench --continue {beside}/study --dry-run"],
     "report": ["report {beside}/study", "report {beside}/study -o {new}.html", "report {beside}/study {beside}/study"],
-    "doctor": ["doctor {run}", "doctor {beside}"],
+    "doctor": ["doctor {run}", "doctor {beside}", "doctor"],
     "runs": ["runs", "runs show {run}", "runs logs {run}", "runs show 2026-11-26-002"],
     "board": ["board {run}", "board {run} -- false {port}"],
     "image": ["image status", "image list", "image inspect {beside}/app.sif", "image check tool/1.0"],

@@ -59,8 +59,6 @@ def look_at_rest(around: Surroundings) -> Iterator[Finding]:
     yield from places.of(yard.root)
     if yard.root.stat().st_uid != os.geteuid():
         return  # what is left there is another account's
-    for directory in disk.entries(yard.leases):
-        yield from _lease(directory)
     halves = trash.interrupted(yard)
     for text in (*yardwide.left_behind(yard), *([counted(len(halves), "interrupted removal")] if halves else [])):
         yield said("left-behind", text=text)
@@ -71,6 +69,9 @@ def look_at_rest(around: Surroundings) -> Iterator[Finding]:
         yield said("trash-due", what=counted(len(due), "thing"), days=f"{days:g}", gib=f"{size:.1f}")
     for directory in trash.unreadable(yard):
         yield said("trash-unreadable", directory=directory)
+    for directory in disk.entries(yard.leases):
+        if disk.is_directory(directory):
+            yield from _lease(directory)
 
 
 def _lease(directory: Path) -> Iterator[Finding]:
