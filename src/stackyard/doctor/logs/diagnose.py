@@ -20,6 +20,7 @@ from stackyard.launch.api.causes import (
     WORDS,
     Cause,
     Found,
+    Line,
     LineFailure,
     Rule,
     Scan,
@@ -37,6 +38,9 @@ MOST_RANKS, MOST_LINE = 20_000, 1 << 14
 EXCEPTION = "exception"
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?=:|\s*$)")
 UNKNOWN, VAGUE = KINDS.index("unknown"), KINDS.index("vague")
+_LONG = re.compile(r"\d{4,}")
+MOST_FORMS = 50_000
+"""Different lines that mention an error and have no cause, after which single lines are no longer compared."""
 LAST = 3.0
 """The life of a stream after an exception that ended it, whatever a script around it prints of a good end."""
 
@@ -92,7 +96,7 @@ def diagnose(
         InputError: a log cannot be read, or a file of causes is invalid.
     """
     tried = (*site_rules(causes), *rules())
-    reader = _Reader(tried, code, facts or {}, itertools.count(), None if causes else WORDS)
+    reader = _Reader(tried, code, facts or {}, itertools.count(), () if causes else WORDS)
     streams = [stream for source in sources for stream in reader.read(source)]
     notes = tuple(f"{source.name}: {note}" for source in sources for note in source.notes)
     failures = [_Failing(stream, one, _of(one, tried)) for stream in streams for one in stream.scan.all]
@@ -130,9 +134,10 @@ class _Reader:
 
     def __init__(
         self, tried: Sequence[Rule], code: int | None, facts: Mapping[str, object], orders: Iterator[int],
-        words: re.Pattern[str] | None,
+        words: Sequence[str],
     ) -> None:  # fmt: skip
-        self._match, self._orders, self._words = matcher(tried, code, facts), orders, words
+        self._compare, self._orders, self._words = matcher(tried, code, facts), orders, words
+        self._unknown: set[str] = set()
 
     def read(self, source: LogSource) -> list[_Stream]:
         """The streams of a log."""
@@ -151,12 +156,24 @@ class _Reader:
                 former = line = parse(0 if source.skipped else number, text, former)
                 rank = line.rank if line.rank in scans or len(scans) < MOST_RANKS else ""
                 if rank not in scans:
-                    scans[rank] = Scan(self._match, self._orders, words=self._words)
+                    scans[rank] = Scan(self._matched, self._orders, words=self._words)
                 scans[rank].feed(line)
                 source.first_rank = source.first_rank or first_observed(text)
         for scan in scans.values():
             scan.end()
         return [_Stream(source, rank or source.rank, scan) for rank, scan in scans.items()]
+
+    def _matched(self, lines: list[Line], quiet: bool) -> tuple[Found, Line] | None:
+        """As `matcher`, without comparing a line again that differs from one in long numbers only."""
+        if len(lines) > 1:
+            return self._compare(lines, quiet)
+        form = _LONG.sub("0", lines[0].text[:400]) + "q" * quiet
+        if form in self._unknown or len(self._unknown) > MOST_FORMS:
+            return None
+        found = self._compare(lines, quiet)
+        if found is None:
+            self._unknown.add(form)
+        return found
 
 
 def _text(row: bytes) -> str:

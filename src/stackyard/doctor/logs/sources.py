@@ -24,7 +24,7 @@ from stackyard.core.findings import counted
 from stackyard.core.quoting import plain
 from stackyard.host.files import at
 
-BLOCK, WHOLE, MOST_BETWEEN = 1 << 20, 64 << 20, 256 << 20
+BLOCK, WHOLE, MOST_BETWEEN = 1 << 20, 32 << 20, 64 << 20
 MOST, MOST_OF_A_STREAM = 16 << 30, 4 << 30
 MOST_FILES = 20_000
 HINTS = (

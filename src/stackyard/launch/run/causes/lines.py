@@ -8,7 +8,7 @@ ended it: a caught exception, a retry.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -40,11 +40,11 @@ _STATUSES = tuple((re.compile(text), code) for text, code in (
     (r"[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status)\s*[:=]?\s*(\d+)", 0),
 ))  # fmt: skip
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_CLOCK = r"(?P<t>\d\d:\d\d:\d\d)(?P<f>[.,]\d+)?"
+_CLOCK = re.compile(r"(?P<t>\d\d:\d\d:\d\d)(?P<f>[.,]\d+)?")
 _TIMES = (
-    re.compile(rf"\d{{4}}[-/](?P<mo>\d\d)[-/](?P<d>\d\d)[ T_]{_CLOCK}"),
-    re.compile(rf"[IWEF](?P<mo>\d\d)(?P<d>\d\d) {_CLOCK}"),
-    re.compile(rf"(?P<m>[A-Z][a-z]{{2}}) +(?P<d>\d+) {_CLOCK}"),
+    re.compile(rf"\d{{4}}[-/](?P<mo>\d\d)[-/](?P<d>\d\d)[ T_]{_CLOCK.pattern}"),
+    re.compile(rf"[IWEF](?P<mo>\d\d)(?P<d>\d\d) {_CLOCK.pattern}"),
+    re.compile(rf"(?P<m>[A-Z][a-z]{{2}}) +(?P<d>\d+) {_CLOCK.pattern}"),
 )
 _MONTHS = {
     name: number + 1
@@ -56,19 +56,19 @@ _QUIET = _any(
     r"\bfall(?:ing|s)? ?back\b", r"\b[Ii]gnor(?:ed|ing)\b",
 )  # fmt: skip
 """A line that does not count as a failure, whatever it mentions."""
-WORDS = _any(
-    "rror", "xception", "[Ff]ail|FAIL", "[Ff]atal|FATAL", "bort|ABORT", "BAD TERM", "[Kk]ill|KILL", "annot", "can't",
-    "[Cc]ould ?n[o']t", "[Uu]nable", "enied", "[Nn]ot found", "[Nn]o such",
-    r"No (?:space|route|kernel|GPU|CUDA|locks?\b)", "no (?:usable|socket|locator)", "efused", "[Rr]eset by",
-    "[Tt]im(?:ed|e)[ -]?out", "xceed|XCEED", "xhaust|XHAUST", "nreachable", "[Oo]ut of", "OOM|oom[-_ ]", r"fault\b",
-    "[Ll]imit|LIMIT", "ismatch", "ndefined", "[Ii]nvalid", "[Ii]llegal", "nsupported",
-    "[Nn]ot (?:available|support|permit|config|enough|allow|built)", "[Ss]tale", "nrecogni[sz]ed", "[Ss]ignal",
-    "CANCELLED|PREEMPT", "[Mm]issing", "erminat", "ssert", "busy", "[Ee]xpired", "ncompatible", "core dumped",
-    "[Ee]xit", "malformed|corrupt", "NCCL WARN", "been shut ?down", "locked", "world size",
-    "[Tt]oo (?:many|old|long)", "NotImplemented", "already", "no longer", "Interrupt|BdbQuit", "ancdata", "TERM_",
-    "violat", "direct launched", "not linked", "attempt to", "[Tt]runcat", "Xid", "finished its", "claim",
+WORDS = (
+    "rror", "xcep", "fail", "fatal", "abort", "term", "kill", "annot", "can't", "could", "unable", "denied",
+    "not found", "no such", "refused", "reset", "timed", "timeout", "time-out", "xceed", "xhaust", "reach", "out of",
+    "oom", "fault", "limit", "mismatch", "ndefined", "invalid", "illegal", "unsupported", "notimpl", "support",
+    "not a", "not e", "not b", "not c", "not p", "stale", "recogni", "signal", "cancelled", "preempt", "missing",
+    "ssert", "busy", "xpired", "compat", "dumped", "exit", "malformed", "corrupt", "nccl warn", "shut", "locked",
+    "world size", "too ", "already", "longer", "interrupt", "bdbquit", "violat", "claim", "direct launched",
+    "not linked", "attempt to", "truncat", "xid", "finished its", "no space", "no route", "no kernel", "no gpu",
+    "no cuda", "no hip", "no lock", "no usable", "no socket", "no locator", "ancdata", "quota", "lost", "gone",
+    "peer", "broken", "socket", "unhealthy", "barrier", "rendezvous", "died", "unbound", "unexpected",
+    "expected", "ambiguous", "severe", "what():", "undefined", "interpreter",
 )  # fmt: skip
-"""A line without one of these is not compared with the rules: they are most of a log."""
+"""A line without one of these, in lower case, is not compared with the rules: they are most of a log."""
 _BESIDE = _any(
     r"\s*$", r'\s+File "', r"\s*[\^~]+\s*$", r"frame #\d+", r"\s*#\d+ ", r"[-=*#~]{8,}", r"\[[\w.-]+:\d+\] \[ ?\d+\]",
     r".* NCCL INFO .* -> \d", r"\s+at ",
@@ -113,12 +113,17 @@ WELL = _any(
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a log. `rank` is empty if the launcher has put none before it; `when`: month, day, time of day."""
+    """A line of a log. `rank` is empty if the launcher has put none before it; `dated` is the last text with a time."""
 
     number: int
     text: str
     rank: str = ""
-    when: tuple[float, ...] = ()
+    dated: str = ""
+
+    @property
+    def when(self) -> tuple[float, ...]:
+        """Month, day, hour, minute, second; empty if not known."""
+        return _time(self.dated)
 
 
 Match = Callable[[list[Line], bool], "tuple[T, Line] | None"]
@@ -148,14 +153,16 @@ class LineFailure(Generic[T]):
 
 def parse(number: int, text: str, former: Line | None = None) -> Line:
     """A line without what its launcher put before it. Without a time of its own it has that of `former`, before it."""
-    text = _ESCAPES.sub("", text.rstrip("\n")).rstrip("\r").rpartition("\r")[2]
-    rank, when = "", former.when if former else ()
+    text = text.rstrip("\r\n").rpartition("\r")[2]
+    text = _ESCAPES.sub("", text) if "\x1b" in text else text
+    rank = ""
     while match := PREFIX.match(text):
         groups = match.groupdict()
         rank = next((groups[name] for name in "bacde" if groups[name]), rank)
         rank = f"pid {groups['f']}" if groups["f"] and not rank else rank
         text = text[match.end() :]
-    return Line(number, text, rank, _time(text[:80]) or when)
+    head = text[:80]
+    return Line(number, text, rank, head if _CLOCK.search(head) else former.dated if former else "")
 
 
 def named_rank(text: str) -> str:
@@ -179,7 +186,7 @@ def exit_status(text: str) -> int:
 
 
 def _time(head: str) -> tuple[float, ...]:
-    for pattern in _TIMES if ":" in head else ():
+    for pattern in _TIMES if head else ():
         match = pattern.search(head)
         named = match.groupdict() if match else {}
         month = _MONTHS.get(named["m"], 0) if "m" in named else int(named.get("mo", 0))
@@ -206,14 +213,14 @@ class Scan(Generic[T]):
         match: returns what is found in the lines of a failure, and its line; None for an unknown one. Its second
             argument is whether the line is quiet.
         orders: the places of failures, shared by streams.
-        words: a line without one of these is not compared; None: all are.
+        words: a line without one of these, in lower case, is not compared; empty: all are.
         forgets: whether a failure after which the stream went on is dropped.
     """
 
     MOST = 400
 
     def __init__(
-        self, match: Match[T], orders: Iterator[int], *, words: re.Pattern[str] | None = WORDS, forgets: bool = True
+        self, match: Match[T], orders: Iterator[int], *, words: Sequence[str] = WORDS, forgets: bool = True
     ) -> None:
         self.all: list[LineFailure[T]] = []
         self.caught: LineFailure[T] | None = None
@@ -232,7 +239,7 @@ class Scan(Generic[T]):
             self._begin(line)
         elif (self._trace and self._goes_on(line)) or _BESIDE.match(text):
             return
-        elif self._words is None or self._words.search(text):
+        elif not self._words or any(map(text.lower().__contains__, self._words)):
             self._single(line)
         else:
             self._lives(text)
@@ -307,6 +314,8 @@ class Scan(Generic[T]):
 
     def _lives(self, text: str) -> None:
         self._last = text or self._last
+        if not self.all:
+            return
         self.life += 1.0 if _PROGRESS.search(text) else PLAIN
         if WELL.search(text):
             self.ended_well = True

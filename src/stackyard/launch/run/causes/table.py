@@ -155,7 +155,7 @@ def explain(
     }
     orders = itertools.count()
     for lines in (tail, launcher_output.splitlines()[-200:]) if code else ():
-        scan = Scan(matcher(tried, code, facts), orders, words=None, forgets=False)
+        scan = Scan(matcher(tried, code, facts), orders, words=(), forgets=False)
         for number, text in enumerate(lines, 1):
             scan.feed(parse(number, text))
         scan.end()
@@ -243,9 +243,10 @@ def reference(table: Iterable[Rule] | None = None) -> str:
         seen = [f"`{one.pattern}`" for one in rule.patterns]
         seen += [f"exit status {', '.join(map(str, rule.codes))}"] if rule.codes else []
         seen += [f"{name} {value}" for name, value in rule.when.items()]
+        kind = "" if rule.kind == "cause" else f"Kind: {rule.kind}. "
         parts += [
             f"## {rule.name}", f"{rule.cause[0].upper()}{rule.cause[1:]}.", f"**Remedy:** {rule.remedy}.",
-            f"Recognised by: {'; '.join(seen)}. Source: {rule.source}",
+            f"{kind}Recognised by: {'; '.join(seen)}. Source: {rule.source}",
         ]  # fmt: skip
     lines = textwrap.TextWrapper(100, break_long_words=False, break_on_hyphens=False)
     return "\n\n".join(map(lines.fill, parts)) + "\n"
