@@ -54,6 +54,7 @@ def test_the_line_to_type() -> None:
     plain = f"ssh -N -L 6006:/tmp/d/s {me}@{here}"
     assert line() == plain
     assert line(login=here) == plain
+    assert line(login=f"{here}.example.org") == f"{plain}.example.org"
     assert line(login="login.example.org") == f"ssh -N -L 6006:/tmp/d/s -J {me}@login.example.org {me}@{here}"
     assert f"'{me}@a; rm'" in line(login="a; rm")
 

@@ -69,7 +69,10 @@ def test_without_namespaces_a_tool_with_a_port_is_refused_and_one_with_a_socket_
     said = refused.communicate(timeout=120)[1]
     assert refused.returncode == 4
     assert "cannot keep python from other accounts: it listens on a port" in said
-    assert "user and network namespace: Operation not permitted" in said and "user.max_user_namespaces" in said
+    assert (
+        "gets no network of its own: user and network namespace: Operation not permitted" in said
+        and "user.max_user_namespaces" in said
+    )
     with board(start, "--", "python", str(common / "tool.py"), "{socket}") as shown:
         assert anna.run(*asked(shown.socket)).out == "here\n"
 

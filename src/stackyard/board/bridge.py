@@ -5,7 +5,8 @@
 A port of 127.0.0.1 is open to every account of a node. That of a tool in its own network namespace (user_namespaces(7))
 can only be reached from within it, and from outside through SOCKET. It has no network but its loopback device.
 
-SOCKET is made once the tool answers. The exit status is the tool's; 125: no namespace, and standard error says why.
+SOCKET is made once the tool answers. The exit status is the tool's. Without a namespace standard error has `REFUSED`
+and the reason.
 Standard library only.
 """
 
@@ -19,7 +20,7 @@ import struct
 import sys
 from contextlib import closing, suppress
 
-NO_NAMESPACE = 125
+REFUSED = "no network of its own: "
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _PR_SET_PDEATHSIG, _SIOCSIFFLAGS, _IFF_UP = 1, 0x8914, 0x1
 _LOOPBACK = "127.0.0.1"
@@ -84,8 +85,7 @@ def main() -> None:
     try:
         separate()
     except OSError as error:
-        print(error.strerror, file=sys.stderr)
-        sys.exit(NO_NAMESPACE)
+        sys.exit(f"{REFUSED}{error.strerror}")
     end_with_parent()
     sys.exit(asyncio.run(serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:])))
 

@@ -41,12 +41,14 @@ class Board:
     def line_to_type(self, socket: Path, port: int) -> str:
         """The ssh command that forwards a port of the computer where it is typed to a socket of this node.
 
-        It goes through the site's login node, else the one that this job was submitted from; not if that is this node.
+        It goes through the site's login node, else the host that this job was submitted from; if that is this node,
+        directly to it, by this name.
         """
         user, here = whoami(), hostname()
-        login = self.workspace.site.board.login or submit_host(self.workspace)
-        through = ["-J", f"{user}@{login}"] if login not in ("", here, here.partition(".")[0]) else []
-        return shlex.join(["ssh", "-N", "-L", f"{port}:{socket}", *through, f"{user}@{here}"])
+        login = self.workspace.site.board.login or submit_host(self.workspace) or here
+        is_here = login.partition(".")[0] == here.partition(".")[0]
+        to = [f"{user}@{login}"] if is_here else ["-J", f"{user}@{login}", f"{user}@{here}"]
+        return shlex.join(["ssh", "-N", "-L", f"{port}:{socket}", *to])
 
 
 def prepared(workspace: Workspace, name: str, tool: Tool, stack: str) -> Board:

@@ -18,8 +18,8 @@ from stackyard.host.run import command, script
 
 MOST_BYTES, OWN_BYTES = 107, len("/stackyard.board-123456789abc-12345678/s")
 """Of the path of a socket: sun_path of unix(7) has 108, the last one is NUL; and what is below $TMPDIR."""
-NO_NAMESPACE = 125
-"""The exit status of `bridge` where it cannot have a network namespace."""
+REFUSED = "no network of its own: "
+"""What `bridge` prints before the reason."""
 _BRIDGE = Path(__file__).with_name("bridge.py")
 _GONE = select.POLLHUP | select.POLLERR
 
@@ -48,11 +48,11 @@ def serve(board: Board, port: int, ready: Callable[[Path], None]) -> None:
         try:
             command.run(argv, env=environ, timeout_s=math.inf, watch=_watch(socket, ready))
         except command.CommandError as error:
-            if error.result.returncode != NO_NAMESPACE or tool.has("socket"):
+            if tool.has("socket") or not error.result.stderr.startswith(REFUSED):
                 raise
+            why = f"it listens on a port, and gets {error.result.stderr.strip()}"
             raise MissingError(
-                f"cannot keep {tool.name} from other accounts: it listens on a port, and this machine refuses a "
-                f"network of its own ({error.result.stderr.strip()})",
+                f"cannot keep {tool.name} from other accounts: {why}",
                 hint="ask staff for user namespaces (sysctl user.max_user_namespaces), or use a tool that listens on a "
                 "UNIX socket: tensorboard, optuna-dashboard, or any -- COMMAND {socket}",
             ) from error

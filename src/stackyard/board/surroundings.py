@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from stackyard.board.tools import PYTHON, Tool
 from stackyard.core.errors import InputError, MissingError
@@ -33,9 +34,9 @@ class Surroundings:
         """The command line and the variables that run a tool's words here. Raises MissingError: its files are gone."""
         if self.record:
             payload = self.record.payload
-            return payload.command([str(payload.python) if word == PYTHON else word for word in words], self.environ)
-        python = command.which("python3", self.environ) or command.which(PYTHON, self.environ) or PYTHON
-        return [str(python) if word == PYTHON else word for word in words], self.environ
+            return payload.command(_with_python(words, payload.python), self.environ)
+        python = command.which("python3", self.environ) or command.which(PYTHON, self.environ) or Path(PYTHON)
+        return _with_python(words, python), self.environ
 
     def has(self, tool: Tool) -> bool:
         """Whether the tool is here: its Python module, else the first word of its command."""
@@ -69,6 +70,10 @@ def surroundings(tool: Tool, workspace: Workspace, stack: str, of_run: str) -> S
     hint = f"add the package {tool.name} to the stack, or " if tool.module else ""
     raise MissingError(f"{tool.name} not found in {' and not in '.join(map(str, candidates))}",
                        hint=f"{hint}name a stack that has it: --stack REV")  # fmt: skip
+
+
+def _with_python(words: Sequence[str], python: Path) -> list[str]:
+    return [str(python) if words[0] == PYTHON else words[0], *words[1:]]
 
 
 def _of_revision(workspace: Workspace, name: str) -> Surroundings:
