@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stackyard.study.profiles.load import is_profile as is_profile
     from stackyard.study.profiles.load import overview as profile_overview
     from stackyard.study.profiles.load import run_overview as run_overview
+    from stackyard.study.profiles.merge import merge as merge_timeline
     from stackyard.study.profiles.overview import Overview as Overview
     from stackyard.study.reframe import reframe_test as reframe_test
     from stackyard.study.report.document import Prose as Prose

@@ -13,6 +13,7 @@ from stackyard.cli.output import echo, show_json, show_notice, show_table
 from stackyard.cli.study.bench import Sizes
 from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.study.api import Overview, ReportDocument, ReportTable, Results, TwoStudies
@@ -47,6 +48,10 @@ LARGE = 30_000_000
 )
 @click.option("--crate", is_flag=True, help="Make the study's directory an RO-Crate: write its metadata there.")
 @click.option("--license", "licence", default="", metavar="URL", help="Of the data, in the crate.")
+@click.option(
+    "--timeline", type=click.Path(path_type=Path), metavar="FILE.json.gz",
+    help="Merge the traces of a profiled run into one file for ui.perfetto.dev.",
+)  # fmt: skip
 @click.option("--ranks", type=Sizes(), metavar="N,N", help="Of a profiled run, read the traces of these ranks alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(context: Context, /, study: Path, other: Path | None, output: Path | None, **options: Any) -> None:
@@ -61,6 +66,9 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
     """
     from stackyard.study.api import compare_studies, require_report_suffix, study_results, write_report
 
+    if options["timeline"]:
+        _write_timeline(context, study, options["timeline"])
+        return
     if options["reframe"] or options["crate"]:
         _export(context, study, options)
         return
@@ -116,6 +124,20 @@ def _profile(context: Context, name: Path, ranks: tuple[int, ...]) -> Overview:
         raise InputError(f"{name} is neither a study nor a run: it has no study.json, no record.json and no trace",
                          hint="name the directory that `stackyard bench` or `launch` printed")  # fmt: skip
     return run_overview(find_here(context, str(name)), tell, ranks)
+
+
+def _write_timeline(context: Context, name: Path, file: Path) -> None:
+    """Merge the traces of a run, and say what is not in the timeline."""
+    from stackyard.cli.jobs.runs import find_here
+    from stackyard.study.api import merge_timeline
+
+    timeline = merge_timeline(find_here(context, str(name)).main.profile, file)
+    for trace, why in timeline.unread.items():
+        show_notice(f"{trace} is not, or not wholly, in the timeline: {why}")
+    for rule, number in timeline.left_out.items():
+        show_notice(f"{number} events without {rule} are left out")
+    what = f"{sum(timeline.traces.values())} events of {counted(len(timeline.traces), 'trace')}"
+    echo(f"{file}: {what}, for https://ui.perfetto.dev")
 
 
 def _code(found: Results | TwoStudies | Overview) -> int:
