@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.inputs.reading.latemodel import Field, LateModel
-from stackyard.inputs.reading.words import OptionalPath, StagedPath, Variables
+from stackyard.inputs.reading.words import OptionalPath, StagedPath
 from stackyard.inputs.sites.references import StudyReference
-from stackyard.launch.api.jobs import Intent
+from stackyard.launch.api.jobs import Intent, RankOptions
 from stackyard.study.arguments import SIZES, names_in, sized
 from stackyard.study.metrics.model import Metric
 from stackyard.study.statistics.ratios import pairs_needed
@@ -29,25 +29,17 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,79}")
 Nodes = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class Variant(LateModel):
+class Variant(RankOptions):
     """One of several things to compare: the keys of the job that differ. Empty or None: as in the job."""
 
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
-    container: OptionalPath = Field("", description="An image file or directory to run in")
     plain: OptionalPath = Field("", description="A virtual or conda environment that Stackyard did not make")
     stage: tuple[StagedPath, ...] = Field((), description="Copied to every node before the ranks start")
-    ranks_per_node: int | None = Field(None, ge=1)
-    cores_per_rank: int | None = Field(None, ge=1)
-    threads_per_rank: int | None = Field(None, ge=1)
-    gpus_per_rank: int | None = Field(None, ge=0)
     smt: int | None = Field(None, ge=1)
-    gpu_visibility: Literal["", "auto", "all", "own"] = ""
     distribution: Literal["", "block", "cyclic"] = ""
-    backend: str = ""
     controller: Literal["", "auto", "mpi", "gloo"] = ""
     launcher: str = ""
     launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line, e.g. a binding")
-    variables: Variables = Field({}, description="Environment variables, besides those of the job")
     arguments: dict[str, str] = Field({}, description="Values of {NAME} in the words of the program")
     words: tuple[str, ...] = Field((), description="Words after those of the program")
 

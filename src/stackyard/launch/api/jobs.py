@@ -32,6 +32,7 @@ from stackyard.launch.records.naming import new_run, next_run
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.request.intent import BatchOptions, Intent, made, with_variables
 from stackyard.launch.request.job_file import job_text, load_job, model_text
+from stackyard.launch.request.roles import RankOptions
 from stackyard.launch.run.start import preview
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "LocalLaunch",
     "Plan",
     "Preview",
+    "RankOptions",
     "Repeat",
     "Run",
     "RunPaths",

@@ -14,7 +14,20 @@ Count = Annotated[int, Field(ge=1, le=10_000)]
 MOST_NODES = 200_000
 
 
-class Role(LateModel):
+class RankOptions(LateModel):
+    """What a role or a variant may say of its ranks instead of the job. None or empty: the job's value."""
+
+    ranks_per_node: Count | None = None
+    cores_per_rank: Count | None = None
+    threads_per_rank: Count | None = None
+    gpus_per_rank: int | None = Field(None, ge=0, le=1000)
+    gpu_visibility: Literal["", "auto", "all", "own"] = ""
+    backend: Word = ""
+    container: OptionalPath = Field("", description="An image file or directory to run in")
+    variables: Variables = Field({}, description="Environment variables of its ranks, besides those of the job")
+
+
+class Role(RankOptions):
     """One program of a job with several. None or empty: the job's value, else as for a job with one program."""
 
     program: tuple[str, ...] = Field(
@@ -25,15 +38,7 @@ class Role(LateModel):
     )
     beside: RoleName | Literal[""] = Field("", description="A role on whose first nodes this one runs too")
     serves: bool = Field(False, description="It is ended when all ranks of the other roles have ended")
-    ranks_per_node: Count | None = None
-    cores_per_rank: Count | None = None
-    threads_per_rank: Count | None = None
-    gpus_per_rank: int | None = Field(None, ge=0, le=1000)
-    gpu_visibility: Literal["", "auto", "all", "own"] = ""
-    backend: Word = ""
-    container: OptionalPath = Field("", description="An image file or directory to run in")
     profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0; ranks are counted within the role")
-    variables: Variables = Field({}, description="Environment variables of its ranks, besides those of the job")
     passed: tuple[VariableName, ...] = Field((), description="Variables of your shell for its ranks, never recorded")
     cwd: OptionalPath = ""
 
