@@ -28,7 +28,8 @@ from study.handtraces import Event, each_step, event, file_of, steps, write
 from support import torchstack
 from support.cli import stackyard
 
-PROGRAM = Path(__file__).parents[1] / "data" / "profiles" / "planted_ranks.py"
+PROGRAMS = Path(__file__).parents[1] / "data" / "profiles"
+PLANTED = ("slow-loader", "slow-rank", "cpu-bound", "communication", "copies")
 
 
 def quiet(*_: object) -> None:
@@ -52,17 +53,17 @@ def traced(output: Path, program: Path, kinds: Sequence[str]) -> dict[str, Overv
     return {kind: overview(output / kind, quiet) for kind in kinds}
 
 
+def first_causes(found: dict[str, Overview]) -> dict[str, list[str]]:
+    """The name of the first cause of each kind of program."""
+    return {kind: [cause.name for cause in causes(one)][:1] for kind, one in found.items()}
+
+
 @pytest.mark.real
 @pytest.mark.slow
 def test_the_planted_cause_comes_first_and_a_healthy_program_has_none(tmp_path: Path) -> None:
-    planted = ("slow-loader", "slow-rank", "cpu-bound", "communication", "copies")
-    healthy = ("healthy", "healthy-workers")
-    found = traced(tmp_path, PROGRAM, (*healthy, *planted))
-    named = {kind: [cause.name for cause in causes(one)] for kind, one in found.items()}
+    found = traced(tmp_path, PROGRAMS / "planted_ranks.py", ("healthy", "healthy-workers", *PLANTED))
     evidence = {kind: [cause.evidence for cause in causes(one)] for kind, one in found.items()}
-    assert {kind: names[:1] for kind, names in named.items()} == {
-        **{kind: [] for kind in healthy}, **{kind: [kind] for kind in planted},
-    }, evidence  # fmt: skip
+    assert first_causes(found) == {kind: [kind] if kind in PLANTED else [] for kind in found}, evidence
     assert "_SingleProcessDataLoaderIter" in evidence["slow-loader"][0]
     assert "aten::mm" in evidence["slow-rank"][0] and "of 12 steps" in evidence["slow-rank"][0]
     assert "aten::to" in evidence["copies"][0] and "all_reduce" in evidence["communication"][0]
@@ -72,6 +73,17 @@ def test_the_planted_cause_comes_first_and_a_healthy_program_has_none(tmp_path: 
         assert all(sum(rank.share(part) for part in rank.parts[3]) == pytest.approx(1) for rank in one.ranks)
         assert html_text(overview_document(one)).count("<tr>") > 15
     assert "CPU" in found["copies"].ranks[0].trace.memory, "memory was asked for"
+
+
+@pytest.mark.real
+@pytest.mark.long
+def test_programs_that_the_rules_were_not_made_with(tmp_path: Path) -> None:
+    found = traced(tmp_path, PROGRAMS / "held_out.py", ("healthy-attention", "healthy-images", *PLANTED))
+    evidence = {kind: [cause.evidence for cause in causes(one)] for kind, one in found.items()}
+    assert first_causes(found) == {kind: [kind] if kind in PLANTED else [] for kind in found}, evidence
+    assert found["slow-rank"].slow and found["slow-rank"].slow.rank == 0
+    assert "MultiProcessing" in evidence["slow-loader"][0] and "aten::contiguous" in evidence["copies"][0]
+    assert "small operations" in evidence["cpu-bound"][0]
 
 
 GPU = (("cpu_op", "aten::linear", 0, 1), ("cuda_runtime", "cudaLaunchKernel", 0.2, 0.3))
@@ -172,12 +184,15 @@ def test_times_together_are_those_of_counting_every_moment() -> None:
         assert intervals.together(unions, windows) == counted
 
 
-def test_many_intervals_are_joined_where_they_are_closest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_events_the_first_steps_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "MOST", 1000)
-    union = intervals.Union()
-    for number in range(20_000):
-        union.add(number * 10, number * 10 + 8)
-    assert len(list(union)) <= 1000 and union.gap and union.span == (0, 199_998)
+    parts = [("cpu_op", "aten::mm", at / 10, at / 10 + 0.05) for at in range(100)]
+    events = [*steps(60), *each_step(60, *parts)]
+    for number, shuffled in enumerate((events, random.Random(1).sample(events, len(events)))):
+        (rank,) = overview(write(tmp_path / f"{number}.json", shuffled), quiet).ranks
+        assert 1 <= len(rank.steps) <= 10 and list(rank.steps) == list(range(3, 3 + len(rank.steps)))
+        assert rank.share("computation") == pytest.approx(0.5)
+        assert "shares are those of its first steps" in str(overview_document(overview(rank.trace.path, quiet)))
 
 
 def healthy_events(count: int = 5) -> list[Event]:

@@ -89,7 +89,8 @@ def exchanged(batch: Any) -> Any:
     return batch
 
 
-KINDS: dict[str, Callable[[], tuple[Iterator[Any], Callable[[Any], None]]]] = {
+Kinds = dict[str, Callable[[], tuple[Iterator[Any], Callable[[Any], None]]]]
+KINDS: Kinds = {
     "healthy": lambda: (batches(768, 384), trained(network(384))),
     "healthy-workers": lambda: (batches(768, 384, workers=1), trained(network(384))),
     "slow-loader": lambda: (batches(128, 256, load_s=0.001), trained(network(256))),
@@ -100,9 +101,9 @@ KINDS: dict[str, Callable[[], tuple[Iterator[Any], Callable[[Any], None]]]] = {
 }
 
 
-def traced(kind: str, output: Path) -> None:
+def traced(kinds: Kinds, kind: str, output: Path) -> None:
     """Train some steps of a kind, and trace the last of them."""
-    loaded, step = KINDS[kind]()
+    loaded, step = kinds[kind]()
     schedule = torch.profiler.schedule(skip_first=SKIPPED - 1, wait=0, warmup=1, active=STEPS, repeat=1)
     output.mkdir(parents=True, exist_ok=True)
     file = output / f"rank-{RANK:05d}.pt.trace.json.gz"
@@ -116,15 +117,15 @@ def traced(kind: str, output: Path) -> None:
     distributed.barrier()
 
 
-def main() -> None:
+def main(kinds: Kinds) -> None:
     """Every kind that is named, in its order; both ranks on one core, so that what else runs disturbs both alike."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
     for kind in sys.argv[2:]:
-        traced(kind, Path(sys.argv[1]) / kind)
+        traced(kinds, kind, Path(sys.argv[1]) / kind)
     distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    main(KINDS)

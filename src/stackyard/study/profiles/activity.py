@@ -113,12 +113,17 @@ class RankTrace:
         return is_without or (self.calls_gpu and not self.has_gpu)
 
     @property
+    def until(self) -> float:
+        """To where all kinds of events are kept: of too many only the first ones are."""
+        return min(union.until for union in self.times.values())
+
+    @property
     def windows(self) -> list[Window]:
         """The times of its steps; of a trace without steps the whole."""
         if self.steps:
             return [(start, end) for _, start, end in self.steps]
         spans = [union.span for union in self.times.values() if union]
-        return [(min(start for start, _ in spans), max(end for _, end in spans))] if spans else []
+        return [(min(start for start, _ in spans), min(self.until, max(end for _, end in spans)))] if spans else []
 
 
 class _Thread:
@@ -126,7 +131,7 @@ class _Thread:
 
     def __init__(self) -> None:
         self.stack: list[tuple[float, str, list[float], str]] = []
-        self.loading_until = -math.inf
+        self.loading_until = self.begun = -math.inf
 
 
 def read_trace(path: Path, rank: int) -> RankTrace:
@@ -186,6 +191,7 @@ class _Reader:
         numbers: set[int] = set()
         for step in sorted(trace.steps, key=lambda one: one[1]):
             is_whole = not trace.reading.cut or step[2] <= trace.last + 0.05 * (step[2] - step[1])
+            is_whole = is_whole and step[2] <= trace.until
             if is_whole and step[0] not in numbers and (not steps or step[1] >= steps[-1][2]):
                 steps.append(step)
                 numbers.add(step[0])
@@ -246,9 +252,11 @@ class _Reader:
         if end <= thread.loading_until:
             return
         self._leave(thread, start)
-        if thread.stack and end > thread.stack[-1][0] + 1:  # a nanosecond clock, printed in microseconds
-            trace.strays += 1
         outer = thread.stack[-1] if thread.stack else None
+        is_stray = start < thread.begun or bool(outer and end > outer[0] + 1)  # times are rounded
+        thread.begun = max(thread.begun, start)
+        if is_stray:
+            trace.strays, outer = trace.strays + 1, None
         if outer:
             outer[2][0] += us
         else:
@@ -259,9 +267,10 @@ class _Reader:
             trace.copied_by.add(origin, us)
         elif LAUNCH.match(name):
             trace.times[LAUNCHES].add(start, end)
-        entry = (end, name, [0.0, us], origin)
-        if len(thread.stack) < MOST_DEPTH:
-            thread.stack.append(entry)
+        if is_stray or len(thread.stack) >= MOST_DEPTH:
+            trace.operations.add(name, us)
+        else:
+            thread.stack.append((end, name, [0.0, us], origin))
 
     def _leave(self, thread: _Thread, now: float) -> None:
         while thread.stack and thread.stack[-1][0] <= now:

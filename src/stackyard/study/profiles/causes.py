@@ -18,7 +18,9 @@ from stackyard.study.report.words import number, percent
 SLOW_RATIO = 1.15
 """How much more than the others a slow rank works at least."""
 SMALL_US, SMALL_CALLS, SMALL_SHARE = 20.0, 500.0, 0.5
-"""Operations of less than so many microseconds, so many a step, are bound by the CPU that starts them."""
+"""Operations of less than so many microseconds in the mean, so many a step, are bound by the CPU that starts them: on a
+CPU they count as its cause if they and what is between them take so much of a step. The mean of all, since another
+program on the core lengthens some calls of each operator."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ def _communication(found: Overview) -> Iterator[_Case]:
 def _cpu_bound(found: Overview) -> _Case:
     rows = found.operations("kernels" if found.has_gpu else "operations", 1 << 30)
     count, idle = sum(row.calls for row in rows), found.usual("idle")
-    mean = sum(row.us for row in rows) / max(count, 1e-9)
-    small = sum(row.us for row in rows if row.us < SMALL_US * row.calls) / found.step_us
+    total = sum(row.us for row in rows)
+    mean = total / max(count, 1e-9)
     is_small = count >= SMALL_CALLS and mean < SMALL_US
-    if is_small and not found.has_gpu and idle + small >= SMALL_SHARE:
-        idle += small
+    if is_small and not found.has_gpu and idle + total / found.step_us >= SMALL_SHARE:
+        idle += total / found.step_us
     waits = sum(rank.waits for rank in found.whole) / sum(rank.total for rank in found.whole)
     return "cpu-bound", idle, "many" if is_small else "python", {
         "waits": percent(waits), "calls": calls(count), "each": f"{number(mean, 2)} µs",

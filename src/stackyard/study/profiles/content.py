@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -162,9 +163,9 @@ def _read(found: Overview) -> Iterator[Prose | ReportTable]:
               for view in found.ranks if view.trace.is_partial]  # fmt: skip
     notes += [f"{said(name, 120)}: not read: {said(why, 200)}" for name, why in list(found.unread.items())[:20]]
     strays = sum(view.trace.strays for view in found.ranks)
-    joined = any(union.gap for view in found.ranks for union in view.trace.times.values())
+    kept = [view.trace.path.name for view in found.ranks if view.trace.until < math.inf]
     notes += [f"{strays:,} events overlap others of their thread: times of operators are approximate"] * bool(strays)
-    notes += ["a trace has too many events to keep apart: close ones were joined, shares are approximate"] * joined
+    notes += [f"{said(name, 120)}: too many events: shares are those of its first steps" for name in kept]
     if notes:
         yield Prose(tuple(notes), is_list=True)
     columns = ("file", "rank", "events", "MB")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from typing import TypeAlias
 
-MOST = 1_000_000
-"""Intervals of one kind that are kept apart; of more, those with the shortest gaps between them become one."""
+MOST = 2_000_000
+"""Intervals of one kind that are kept: those that begin first."""
 Window: TypeAlias = tuple[float, float]
 
 
@@ -16,15 +17,17 @@ class Union:
     """A union of intervals in microseconds, added in any order.
 
     Attributes:
-        gap: intervals with a gap of at most this between them were joined, to keep memory bounded; 0 if none were.
+        until: from here on it is not known, since there were too many intervals.
     """
 
     def __init__(self) -> None:
         self._starts, self._ends = array("d"), array("d")
-        self.gap = 0.0
+        self.until = math.inf
 
     def add(self, start: float, end: float) -> None:
         """Add an interval."""
+        if start >= self.until:
+            return
         if self._ends and self._starts[-1] <= start <= self._ends[-1]:
             self._ends[-1] = max(end, self._ends[-1])
             return
@@ -32,15 +35,16 @@ class Union:
         self._ends.append(end)
         if len(self._starts) > MOST:
             self._join()
-            while len(self._starts) > MOST // 2:
-                self.gap = 2 * self.gap or 1.0
-                self._join()
+            if len(self._starts) > MOST // 2:
+                self.until = self._starts[MOST // 2]
+                del self._starts[MOST // 2 :], self._ends[MOST // 2 :]
 
     def _join(self) -> None:
-        order = sorted(range(len(self._starts)), key=self._starts.__getitem__)
+        count = len(self._starts)
+        is_sorted = all(self._starts[at - 1] <= self._starts[at] for at in range(1, count))
         starts, ends = array("d"), array("d")
-        for at in order:
-            if ends and self._starts[at] <= ends[-1] + self.gap:
+        for at in range(count) if is_sorted else sorted(range(count), key=self._starts.__getitem__):
+            if ends and self._starts[at] <= ends[-1]:
                 ends[-1] = max(ends[-1], self._ends[at])
             else:
                 starts.append(self._starts[at])
