@@ -16,6 +16,7 @@ from stackyard.yard import disk
 
 ANSWER_S = 1.0
 """How long a directory may take to be opened. A loaded parallel file system takes some tenths."""
+_AT_ONCE = 100
 _LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 _SINGLE = ("HOME", "TMPDIR", "VIRTUAL_ENV", "CONDA_PREFIX")
 
@@ -25,19 +26,17 @@ def look_at_mounts(around: Surroundings) -> Iterator[Finding]:
     kinds = tuple(listed("mounts_with_a_server"))
     rows = filesystem.mounts() if Path("/proc/self/mountinfo").exists() else []
     mounts = {Path(one.where): one.kind for one in rows if one.kind.startswith(kinds)}
-    named = [part for name in _LISTS for part in around.paths(name)] + [
-        around.environ.get(name, "") for name in _SINGLE
-    ]
-    directories = dict.fromkeys([*mounts, *(Path(part) for part in named if part.startswith("/"))])
-    first = dict(disk.looked_into(list(directories), ANSWER_S))
-    silent = [directory for directory, error in first.items() if isinstance(error, StackyardError)]
-    for directory, error in (first | dict(disk.looked_into(silent, ANSWER_S / 2))).items():
-        kind = mounts.get(directory, "")
-        number = getattr(error, "errno", None)
-        if number in (errno.ENOTCONN, errno.ESTALE):
-            yield said("mount-stale", "remedy_fuse" if kind.startswith("fuse") else "remedy", directory=directory)
-        elif isinstance(error, StackyardError):
-            yield said("no-answer", what=directory, seconds=f"{ANSWER_S:g}")
+    named = [*(part for name in _LISTS for part in around.paths(name)), *map(around.environ.get, _SINGLE)]
+    directories = list(dict.fromkeys([*(Path(part) for part in named if part and part.startswith("/")), *mounts]))
+    for start in range(0, len(directories), _AT_ONCE):  # those of the shell first: the deadline may end it
+        found = dict(disk.looked_into(directories[start : start + _AT_ONCE], ANSWER_S))
+        silent = [directory for directory, error in found.items() if isinstance(error, StackyardError)]
+        for directory, error in (found | dict(disk.looked_into(silent, ANSWER_S / 2))).items():
+            if getattr(error, "errno", None) in (errno.ENOTCONN, errno.ESTALE):
+                is_fuse = mounts.get(directory, "").startswith("fuse")
+                yield said("mount-stale", "remedy_fuse" if is_fuse else "remedy", directory=directory)
+            elif isinstance(error, StackyardError):
+                yield said("no-answer", what=directory, seconds=f"{ANSWER_S:g}")
 
 
 def look_at_room(around: Surroundings) -> Iterator[Finding]:

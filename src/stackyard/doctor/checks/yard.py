@@ -40,8 +40,9 @@ def look_at_rights(around: Surroundings) -> Iterator[Finding]:
         yield said("yard-read-only", yard=yard.root)
     elif status.st_uid == os.geteuid() and not os.access(yard.root, os.W_OK | os.X_OK):
         yield said("yard-closed", yard=yard.root)
-    for fault in yardwide.rights_of(yard, fsck.rights(workspace)) if status.st_uid == os.geteuid() else ():
-        yield said("yard-rights", file=fault.path, text=fault.text)
+    faults = list(yardwide.rights_of(yard, fsck.rights(workspace))) if status.st_uid == os.geteuid() else []
+    if faults:
+        yield said("yard-rights", file=faults[0].path, text=faults[0].text, count=counted(len(faults), "place"))
     ahead = yard.modules.lstat().st_mtime - time.time() if os.path.lexists(yard.modules) else 0
     if ahead > _AHEAD_S:
         yield said("clock-behind", file=yard.modules, seconds=f"{ahead:,.0f}")
@@ -52,13 +53,15 @@ def look_at_rights(around: Surroundings) -> Iterator[Finding]:
 
 def look_at_rest(around: Surroundings) -> Iterator[Finding]:
     """Room, leases of dead processes, the trash, and operations that were interrupted."""
-    workspace = around.workspace()
-    yard = workspace.yard
-    if not disk.is_directory(yard.root):
+    try:
+        workspace = around.workspace()
+        yard = workspace.yard
+        if yard.root.stat().st_uid != os.geteuid():
+            yield from places.of(yard.root)
+            return  # what is left there is another account's
+    except (StackyardError, OSError):  # said with its rights, or it does not exist yet
         return
     yield from places.of(yard.root)
-    if yard.root.stat().st_uid != os.geteuid():
-        return  # what is left there is another account's
     halves = trash.interrupted(yard)
     for text in (*yardwide.left_behind(yard), *([counted(len(halves), "interrupted removal")] if halves else [])):
         yield said("left-behind", text=text)
