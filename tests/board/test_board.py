@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -92,9 +93,9 @@ def test_a_run_shows_the_files_that_it_wrote(tmp_path: Path) -> None:
     shown = prepared(workspace(), str(paths.root), tool, "")
     assert shown.places == (paths.root / "tb", tmp_path / "logs" / "a")
     links = shown.place(tmp_path / "links")
-    assert {link.name: link.readlink() for link in links.iterdir()} == {
-        "1-tb": paths.root / "tb", "2-a": tmp_path / "logs" / "a",
-    }  # fmt: skip
+    found = {path.relative_to(links): path.readlink() for path in links.rglob("*") if path.is_symlink()}
+    inside = paths.root.relative_to(tmp_path) / "tb"
+    assert found == {inside: paths.root / "tb", Path("logs/a"): tmp_path / "logs" / "a"}
     (paths.root / "mlruns").mkdir()
     other = prepared(workspace(), str(paths.root), Tool("y", (sys.executable, "{port}"), below="mlruns"), "")
     assert other.place(links) == paths.root / "mlruns" and other.name == paths.name
@@ -168,13 +169,18 @@ def test_it_ends_with_its_terminal(tmp_path: Path, session: bool) -> None:
 def test_tensorboard_of_a_stack_shows_a_run(tmp_path: Path) -> None:
     yard = torchstack.tensorboard_yard()
     python = torchstack.python(yard)
-    code = "from tensorboard.summary import Writer\nw = Writer('tb')\nw.add_scalar('loss', 1.0, 1)\nw.close()"
+    code = "import sys\nfrom tensorboard.summary import Writer\n"
+    code += "w = Writer(sys.argv[1])\nw.add_scalar('loss', 1.0, 1)\nw.close()"
     module = f"{python.parents[3].name}/{python.parents[2].name}"
-    paths = run_of(tmp_path, "", stack={"module": module, "folder": "/none"})
-    subprocess.run([python, "-c", code], check=True, cwd=paths.root)
+    paths = run_of(tmp_path, "", stack={"module": module, "folder": "/none"}, code={"directory": str(tmp_path)})
+    for directory in (paths.root / "tb", tmp_path / "logs" / "a"):
+        subprocess.run([python, "-c", code, directory], check=True)
     with board(start, STACKYARD, "--yard", yard, "board", paths.root) as shown:
         assert f"tensorboard shows {paths.name}" in shown.said and "-L 6006:" in shown.said
-        assert '"loss"' in answer(shown, "/data/plugin/scalars/tags")
+        tags = json.loads(answer(shown, "/data/plugin/scalars/tags"))
+        assert {name: list(tag) for name, tag in tags.items()} == {
+            f"runs/{paths.name}/tb": ["loss"], "logs/a": ["loss"],
+        }  # fmt: skip
         assert "<title>TensorBoard</title>" in answer(shown)
         assert listening(shown.processes) == [] and len(shown.processes) >= 2
         assert shown.socket.stat().st_mode & 0o777 == 0o600

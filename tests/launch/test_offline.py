@@ -11,6 +11,8 @@ import pytest
 from stackyard.core.errors import MissingError
 from support import venvs
 from support.cli import Done, stackyard
+from support.slurm import SlurmCluster
+from support.slurmcli import working
 
 NAMES = ("WANDB_MODE", "WANDB_DIR", "MLFLOW_TRACKING_URI", "MLFLOW_ALLOW_FILE_STORE")
 PROGRAM = f"""\
@@ -83,6 +85,15 @@ def test_what_is_set_wins(tmp_path: Path, by: str) -> None:
     else:
         done = launched(tmp_path, "train.py", site=f"launch: {json.dumps({'offline': True, 'variables': own})}\n")
     assert has(done) == {**own, "WANDB_DIR": str(run_in(tmp_path)), "MLFLOW_ALLOW_FILE_STORE": "true"}
+
+
+@pytest.mark.real
+def test_a_batch_job_says_it_in_its_log(slurm: SlurmCluster, tmp_path: Path) -> None:
+    with working(slurm, tmp_path, train=PROGRAM) as work:
+        site = tmp_path / "site.yaml"
+        site.write_text(site.read_text() + "launch: {offline: true}\n")
+        work.run("submit", "-N", "1", "-r", "1", "-c", "1", "-g", "0", "-t", "2", "train.py", "write")
+        assert f"wandb sync {work.last}/wandb/offline-run-*" in (work.last / "batch.log").read_text()
 
 
 @pytest.mark.long

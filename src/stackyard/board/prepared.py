@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from stackyard.host.run.identity import hostname, whoami
 from stackyard.launch.api.jobs import Workspace, submit_host
 from stackyard.launch.api.runs import RunPaths, find_run, read_run, read_status
 from stackyard.study.metrics.events import event_directories
+
+MOST = 1000
+"""Directories that are shown of a run: more than it has ranks with one each."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,13 @@ class Board:
     where: Surroundings
 
     def place(self, links: Path) -> Path:
-        """The one path to show; of several directories a new one, `links`, with a link to each."""
+        """The one path to show; of several directories a new one, `links`, with a link to each at its place in it."""
         if len(self.places) == 1:
             return self.places[0]
-        links.mkdir()
-        for number, place in enumerate(self.places, 1):
-            (links / f"{number}-{place.name}").symlink_to(place)
+        for place in self.places:
+            link = links / place.relative_to(os.path.commonpath(self.places))
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(place)
         return links
 
     def line_to_type(self, socket: Path, port: int) -> str:
@@ -77,8 +82,8 @@ def _below(directory: Path, tool: Tool) -> Path:
 def _of_run(run: RunPaths, tool: Tool) -> tuple[Path, ...]:
     if not tool.part:
         return (_below(run.root, tool),)
-    found = event_directories(run, read_status(run), tool.part)
+    found = event_directories(run, read_status(run), tool.part, MOST)
     if not found:
         raise InputError(f"{run.name} has written no files for {tool.name}, neither into its directory nor beside it",
-                         hint=f"name the directory: stackyard board DIR --tool {tool.name}")  # fmt: skip
+                         hint="wait until it has, or name another place: stackyard board DIR")  # fmt: skip
     return tuple(one for one in found if not any(one != other and one.is_relative_to(other) for other in found))

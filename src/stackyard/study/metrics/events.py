@@ -23,17 +23,20 @@ USUAL = ("runs", "logs", "lightning_logs", "tb_logs", "tensorboard", "output")
 MOST_DIRECTORIES, MOST_EVENT_DIRECTORIES = 2000, 20
 
 
-def event_directories(paths: RunPaths, status: RunStatus, part: str = ".tfevents.") -> list[Path]:
+def event_directories(
+    paths: RunPaths, status: RunStatus, part: str = ".tfevents.", most: int = MOST_EVENT_DIRECTORIES
+) -> list[Path]:
     """The directories with event files that were written during a run: in its own, and in the usual ones of its cwd.
 
     Args:
         part: of the names of the files.
+        most: how many directories; the others are left out.
     """
     record = read_run(paths)
     here = Path(str(record.intent.get("cwd") or record.code.get("directory") or ""))
     tops = [paths.root, *(here / name for name in USUAL if here.is_absolute())]
     directories = (directory for top in tops for directory in _below(top, status.started - 60, part))
-    return list(dict.fromkeys(islice(directories, MOST_EVENT_DIRECTORIES)))
+    return list(dict.fromkeys(islice(directories, most)))
 
 
 def _below(top: Path, since: float, part: str) -> Iterator[Path]:
