@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from stackyard.core.findings import counted
 from stackyard.study import store
@@ -24,7 +26,8 @@ def jobs(study: Study, tell: Callable[[str], None]) -> list[JobPlan]:
     if not request.until_percent:
         return []
     found, rows = [], [row for row in store.rows(study.paths) if row.counts]
-    for nodes, known in _by_size(study).items():
+    for nodes, group in groupby(store.read_jobs(study.paths), key=attrgetter("nodes")):
+        known = list(group)
         repeats = max(point.repeat for job in known for point in job.points)
         values = _values(rows, nodes)
         if repeats >= request.most_repeats or len(values) < max(2, repeats):
@@ -44,13 +47,6 @@ def _expected(nodes: int, values: Sequence[float], percent: float, most: int) ->
     runs = series.runs_expected(values, percent / 100)
     limit = f"; it stops at {most}" if runs > most else ""
     return f"{counted(nodes, 'node')}: ±{percent:g} % will take some {runs} runs, by the first {len(values)}{limit}"
-
-
-def _by_size(study: Study) -> dict[int, list[JobPlan]]:
-    found: dict[int, list[JobPlan]] = {}
-    for job in store.read_jobs(study.paths):
-        found.setdefault(job.nodes, []).append(job)
-    return found
 
 
 def _values(rows: Sequence[Row], nodes: int) -> list[float]:

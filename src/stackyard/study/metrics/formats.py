@@ -61,6 +61,7 @@ class Format:
     def __init__(self, declared: Sequence[Metric] = ()) -> None:
         self.declared = declared
         self.series: dict[Quantity, Series] = {}
+        self._last = math.inf
 
     def read(self, line: str) -> None:
         """Take what a line says."""
@@ -70,6 +71,11 @@ class Format:
         """The series of a quantity; of one too many it is not kept."""
         series = self.series.get(quantity) or Series(final=final)
         return self.series.setdefault(quantity, series) if len(self.series) < MOST_KEYS else series
+
+    def since(self, step: float) -> float:
+        """The steps since the line before; of the first line, and where steps start again, one."""
+        steps, self._last = (step - self._last if step > self._last else 1), step
+        return steps
 
     def metrics(self) -> Iterator[tuple[Quantity, Series]]:
         """What was found, the most telling first: rates, of those the total."""
@@ -99,7 +105,6 @@ class JsonLines(Format):
     name = "JSON lines"
     needles = (b"{",)
     steps = ("step", "global_step", "iteration", "iter", "train_step")
-    last = math.inf
 
     def __init__(self, declared: Sequence[Metric] = ()) -> None:
         super().__init__(declared)
@@ -116,9 +121,7 @@ class JsonLines(Format):
         rows = [(quantity, _inner(row, key), False) for key, quantity in known.items() if step is not None]
         rows += [(metric.quantity, _inner(row, key), metric.over_steps == "last") for key, metric in self.keys.items()]
         times = (value / 1000 ** (one.unit == "ms") for one, value, _ in rows if value and one.kind == "time")
-        seconds, steps = next(times, math.nan), 1.0
-        if step is not None:
-            steps, self.last = (step - self.last if step > self.last else 1), step
+        seconds, steps = next(times, math.nan), 1.0 if step is None else self.since(step)
         for quantity, value, final in rows:
             if value is not None:
                 self.of(quantity, final=final).add(value, steps, seconds if quantity.kind == "rate" else math.nan)
@@ -198,13 +201,12 @@ class Megatron(Format):
     needles = (b"elapsed time per iteration",)
     fields = re.compile(rf"iteration\s+(\d+)\s*/.*elapsed time per iteration \(ms\):\s*({NUMBER})")
     batch = re.compile(rf"glo\w+ batch size:\s*({NUMBER})")
-    last = math.inf
 
     def read(self, line: str) -> None:
         """The mean of the interval."""
         if match := self.fields.search(line):
             step, seconds = number(match[1]), number(match[2]) / 1000
-            steps, self.last = (step - self.last if step > self.last else 1), step
+            steps = self.since(step)
             if (batch := self.batch.search(line)) and seconds > 0:
                 self.of(Quantity("samples_per_s", "samples/s")).add(number(batch[1]) / seconds, steps, seconds)
             self.of(step_time()).add(seconds, steps)
