@@ -42,6 +42,21 @@ class Reader:
     read: Read
 
 
+TRACE = json.dumps({
+    "schemaVersion": 1, "distributedInfo": {"backend": "gloo", "rank": 0, "world_size": 2}, "host_name": "n1",
+    "traceEvents": [
+        {"ph": "X", "cat": category, "name": name.format(step), "pid": 1, "tid": tid, "ts": 100 * step + at, "dur": us,
+         "args": {"Collective name": "allreduce", "In msg nelems": 4, "dtype": "Float"}}
+        for category, name, tid, at, us in (
+            ("user_annotation", "ProfilerStep#{}", 1, 0, 100), ("cpu_op", "aten::to", 1, 1, 20),
+            ("cpu_op", "aten::copy_", 1, 2, 18), ("user_annotation", "gloo:all_reduce", 2, 20, 70),
+            ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1, 30, 40),
+            ("cuda_runtime", "cudaStreamSynchronize", 1, 80, 9), ("kernel", "gemm", 7, 5, 30),
+            ("kernel", "ncclDevKernel_AllReduce", 7, 40, 30), ("gpu_memcpy", "Memcpy HtoD", 7, 70, 20),
+        )
+        for step in range(3)
+    ] + [{"ph": "i", "name": "[memory]", "args": {"Total Allocated": 9, "Device Type": 1, "Device Id": 0}}],
+}).encode()  # fmt: skip
 SITE_CHECKS = b"""
 - echo fine
 - {name: gpu works, python: import torch, expect: "cuda:\\\\d", needs: {gpu: true, arch: ppc64le}, required: false}
@@ -586,4 +601,6 @@ READERS = {
     ),
     "point of a study": Reader("point.json", _files(f"formats/study-*/{POINT}", where=DATA), _in_study(POINT)),
     "collectives": Reader("collectives.jsonl", [COLLECTIVES], _collectives),
+    "trace": Reader("rank-00000.pt.trace.json", [TRACE], commands("report {}", "report {} --json")),
+    "packed trace": Reader("rank-00000.pt.trace.json.gz", [gzip.compress(TRACE, mtime=0)], commands("report {}")),
 }

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import MissingError
+from stackyard.study.profiles.load import overview
 from stackyard.study.profiles.merge import merge
 from study.test_merge import check, read
 from support import torchstack, venvs
@@ -69,3 +70,6 @@ def test_a_gpu(tmp_path: Path) -> None:
     assert (found["ranks"], found["steps"]) == ([0, 1], [5, 6])
     assert (found["overlap"], found["idle"], found["compute"]) == ([OVERLAP_PERCENT] * 2, [200.0] * 2, [1200.0] * 2)
     assert found["kernels"]["MEMORY"] == 200.0
+    for rank in overview(tmp_path, lambda *_: None).ranks:  # HTA begins at the first kernel, 50 us into the first step
+        assert [us for step in rank.parts.values() for us in (step["computation"], step["idle"])] == [600.0, 200.0] * 2
+        assert 100 * rank.hidden / rank.communication == OVERLAP_PERCENT and sum(rank.copies.us.values()) == 100.0

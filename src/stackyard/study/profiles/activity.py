@@ -182,11 +182,11 @@ class _Reader:
         for thread in self._threads.values():
             self._leave(thread, math.inf)
         trace, head = self._trace, self._trace.reading.head
-        about = head.get("distributedInfo")
-        if isinstance(about, dict):
-            trace.rank = _count(about.get("rank"), trace.rank)
-            trace.world = _count(about.get("world_size"), 0)
-        trace.host = str(head.get("host_name") or "")[:LONGEST]
+        about = (head.get(name) for name in ("stackyard", "distributedInfo"))
+        ours, group = (one if isinstance(one, dict) else {} for one in about)
+        trace.rank = _count(ours.get("rank"), _count(group.get("rank"), trace.rank))
+        trace.world = _count(group.get("world_size"), 0)
+        trace.host = str(ours.get("host") or head.get("host_name") or "")[:LONGEST]
         steps: list[tuple[int, float, float]] = []
         numbers: set[int] = set()
         for step in sorted(trace.steps, key=lambda one: one[1]):

@@ -24,7 +24,7 @@ MOST_BYTES = 4 << 30
 """Unpacked bytes of a trace that are read: minutes of a processor."""
 MOST_VALUE = 8 << 20
 """Characters of one event, or of one value beside the events."""
-KEPT = frozenset({"distributedInfo", "deviceProperties", "host_name"})
+KEPT = frozenset({"distributedInfo", "stackyard", "host_name"})
 """The values beside the events that are kept."""
 _GZIP = b"\x1f\x8b"
 _SPACE = " \t\r\n"
