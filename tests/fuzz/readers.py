@@ -160,6 +160,20 @@ def _site_causes(path: Path) -> None:
     explain(tail=["MemoryError"], code=1, launcher_output="", facts={"nodes": 2}, first=found)
 
 
+def _failures(path: Path) -> None:
+    """A log of unknown origin, searched for the first cause of a failure."""
+    from stackyard.core.errors import InputError
+    from stackyard.doctor.logs.diagnose import diagnose
+    from stackyard.doctor.logs.sources import log_sources
+
+    try:
+        found = diagnose(log_sources([str(path)]))
+    except InputError as error:
+        assert error.message
+        return
+    assert not found.failed or found.cause
+
+
 def _metrics(path: Path) -> None:
     """A log, read for metrics by all known formats and by declared ones."""
     from stackyard.launch.records.paths import RunPaths
@@ -590,6 +604,7 @@ READERS = {
     "run record": Reader(
         "record.json", [RUN.joinpath("record.json").read_bytes()], commands("runs show {}/..", "runs diff {}/.. {}/..")
     ),
+    "log with failures": Reader("job.log", _files("data/doctor/failed/*.log", where=ROOT / "tests"), _failures),
     "log with metrics": Reader("rank.log", [_LOG], _metrics),
     "run status": Reader(
         "status.json", [RUN.joinpath("status.json").read_bytes()], commands("runs show {}/..", "runs show --json {}/..")

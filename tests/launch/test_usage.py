@@ -19,7 +19,7 @@ from stackyard.launch.node.monitoring.usage import FREE_S, LOOK_SHARE, Group, Mp
 from stackyard.launch.node.ranks import Rank
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.records.outcome import Cause, RankUsage
-from stackyard.launch.run import causes
+from stackyard.launch.run.causes import table as causes
 from stackyard.launch.run.usage import ranks_usage, usage_report, with_usage
 from support import programs
 from support.cli import stackyard

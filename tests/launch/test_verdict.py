@@ -60,7 +60,7 @@ def test_who_left_early(codes: dict[int, int], code: int, tail: str, early: tupl
 def test_a_time_limit_has_its_remedy(tmp_path: Path, said: str, rule: str) -> None:
     """Slurm terminates the batch script too, which ends the run as cancelled."""
     launcher: Any = SimpleNamespace(output=lambda: said)
-    file: Any = SimpleNamespace(tasks=2, nodes=1, family="slurm", ranks_per_task=1, roles=(), py_spy="")
+    file: Any = SimpleNamespace(tasks=2, nodes=1, family="slurm", ranks_per_task=1, roles=(), py_spy="", probe_signal=0)
     seen = StepFacts(StepPaths(tmp_path), file, launcher)
     seen.state, seen.cancelled = "cancelled", 15
     ended: StepResult = result(seen, make_plan(local_line(1, 2), 1, 2, "true"), Heard())

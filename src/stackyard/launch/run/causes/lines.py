@@ -35,8 +35,9 @@ _RANK = _any(
 )  # fmt: skip
 _OBSERVED = re.compile(r"\s*rank\s*: (\d+) \(local_rank:")
 _STATUSES = tuple((re.compile(text), code) for text, code in (
-    (r"exitcode *: *-(\d+)", 128), (r"[Ss]ignal (\d+)\b", 128), (r"Segmentation fault|SIGSEGV", 139),
-    (r"Bus error", 135), (r"Illegal instruction", 132), (r"Aborted\b.*core dumped", 134), (r"\bKilled\b", 137),
+    (r"exitcode *: *-(\d+)", 128), (r"(?i:signal):? \(?(\d+)\b", 128), (r"EXIT CODE: (\d)$", 128),
+    (r"Segmentation fault|SIGSEGV", 139), (r"Bus error", 135), (r"Illegal instruction", 132),
+    (r"Aborted\b.*core dumped", 134), (r"\bKilled\b", 137),
     (r"[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status)\s*[:=]?\s*(\d+)", 0),
 ))  # fmt: skip
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -95,12 +96,13 @@ MOST_LOOSE = 5
 ENDS = _any(
     "srun: error: .*(?:[Ee]xit|Killed|Out Of Memory|Abort|fault|[Bb]us|Illegal|task|STEP)", "ended prematurely",
     "slurmstepd: error: .*(?:CANC|oom|Exc)", "Primary job +terminated", "exited on signal", "ChildFailedError",
-    "non-zero (?:exit|status|code)", "BAD TERMINATION", "EXIT CODE: [1-9]", "MPI_A(?i:bort)", "PMI_Abort",
-    "aborting job", "core dumped", "Segmentation fault", r"^(?:.* )?Killed\b *(?:python|\S+/|$)", "Fatal Python error",
-    "terminate called", "[Bb]us error", "Illegal instruction", "exitcode *: *-?[1-9]", "Exit_status=-?[1-9]",
-    r"(?:[Ee]xit(?:ed)?|[Rr]eturn(?:ed)?)[ _]?(?:with )?(?:exit )?(?:code|status)\s*[:=]?\s*-?[1-9]", r"\bTERM_[A-Z]+",
-    "returned non-zero", r"Signal \d+ \(SIG", "received signal", "[Cc]aught signal", "DUE TO (?:TIME|PREEMPT|NODE)",
-    "State: (?:FAILED|TIMEOUT|OUT_OF|CANC|NODE_F)", r"make(?:\[\d+\])?: \*\*\*",
+    "non-zero (?:exit|status|code)", "BAD TERMINATION", "KILLED BY SIGNAL", "terminated with signal",
+    "EXIT CODE: [1-9]", "MPI_A(?i:bort)", "PMI_Abort", "aborting job", "core dumped", "Segmentation fault",
+    r"^(?:.* )?Killed\b *(?:python|\S+/|$)", "Fatal Python error", "terminate called", "[Bb]us error",
+    "Illegal instruction", "exitcode *: *-?[1-9]", "Exit_status=-?[1-9]",
+    r"(?:[Ee]xit(?:ed)?|[Rr]eturn(?:ed)?)[ _]?(?:with )?(?:exit )?(?:code|status)\s*[:=]?\s*-?[1-9]",
+    r"\bTERM_[A-Z]+", "returned non-zero", r"Signal \d+ \(SIG", "received signal", "[Cc]aught signal",
+    "DUE TO (?:TIME|PREEMPT|NODE)", "State: (?:FAILED|TIMEOUT|OUT_OF|CANC|NODE_F)", r"make(?:\[\d+\])?: \*\*\*",
 )  # fmt: skip
 """How launchers, schedulers and kernels say that a program has failed."""
 WELL = _any(
