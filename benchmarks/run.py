@@ -38,6 +38,7 @@ BENCHMARKS = {
     "images_sif": "a stack and its base as one SIF file",
     "images_wrap": "a command of a wrapped image",
     "images_oci": "a second revision as an OCI image in a registry",
+    "tracing": "a step outside of the traced ones",
     "layout": "layouts and launch lines for 10,000 nodes",
 }
 

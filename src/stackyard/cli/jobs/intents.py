@@ -119,7 +119,7 @@ PROGRAM = (
         multiple=True,
         help="Copy a file or directory to every node before the ranks start; stack: the image. In $STACKYARD_STAGE.",
     ),
-    program_option("--profile", multiple=True, metavar="WHAT", help="e.g. nsys:ranks=0 or py-spy:ranks=0,8."),
+    program_option("--profile", multiple=True, metavar="WHAT", help="e.g. torch:steps=10-20 or nsys:ranks=0,8."),
     program_option(
         "--env",
         "variables",

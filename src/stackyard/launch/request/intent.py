@@ -85,7 +85,7 @@ class Intent(LateModel):
     stage: tuple[StagedPath, ...] = Field(
         (), description="Files and directories to copy to every node before the ranks start; stack: the image"
     )
-    profile: tuple[str, ...] = Field((), description="e.g. nsys:ranks=0 or py-spy:ranks=0,8")
+    profile: tuple[str, ...] = Field((), description="e.g. torch:steps=10-20 or nsys:ranks=0,8")
     debug_rank: int | None = Field(None, ge=0, description="The rank that gets your terminal, e.g. for pdb")
     stdin_rank: int | None = Field(None, ge=0, description="The rank that gets your standard input")
     check: bool = Field(False, description="Run the preflight before the program")
