@@ -32,7 +32,7 @@ _KIND_OF_KERNEL = re.compile(r"(AllReduce|AllGather|ReduceScatter|Broadcast|Redu
 COPY = re.compile(r"aten::(?:copy_|_copy_from|_foreach_copy_|_pin_memory|pin_memory)$")
 _WAIT = re.compile(r"(?:cuda|hip)\w*Synchronize$")
 _BYTES = {"Float": 4, "Half": 2, "BFloat16": 2, "Double": 8, "Long": 8, "Int": 4, "Byte": 1, "Char": 1}
-MOST_NAMES, MOST_STEPS, MOST_COLLECTIVES, MOST_THREADS, MOST_DEPTH = 20_000, 100_000, 500_000, 10_000, 1_000
+MOST_NAMES, MOST_STEPS, MOST_COLLECTIVES, MOST_THREADS, MOST_DEPTH = 20_000, 100_000, 100_000, 10_000, 1_000
 LONGEST = 200
 """Characters of a name."""
 OTHERS = "others"
@@ -68,7 +68,10 @@ class RankTrace:
 
     Attributes:
         steps: number, start and end of each profiled step.
+        windows: the times of its steps; of a trace without steps the whole.
         times: when something of each kind was going on; keys are the bits above.
+        until: to where all kinds of events are kept: of too many only the first ones are.
+        has_gpu: whether work of a GPU is in the trace.
         operations: time of each CPU operator without those that it calls; the loader's own are left out.
         kernels, transfers: time of each kernel, and of each kind of copy between memories.
         copied_by: of the operators that copy: the outermost operator that asked for it.
@@ -86,6 +89,9 @@ class RankTrace:
     reading: Reading = field(default_factory=Reading)
     events: int = 0
     steps: list[tuple[int, float, float]] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    until: float = math.inf
+    has_gpu: bool = False
     times: dict[int, Union] = field(default_factory=lambda: {1 << bit: Union() for bit in range(8)})
     operations: Sums = field(default_factory=Sums)
     kernels: Sums = field(default_factory=Sums)
@@ -99,11 +105,6 @@ class RankTrace:
     strays: int = 0
 
     @property
-    def has_gpu(self) -> bool:
-        """Whether work of a GPU is in the trace."""
-        return bool(self.times[KERNELS]) or bool(self.times[TRANSFERS])
-
-    @property
     def is_partial(self) -> bool:
         """Whether a kind of events is missing: kernels were not recorded, or what is cut off had all of a kind.
 
@@ -111,19 +112,6 @@ class RankTrace:
         """
         is_without = bool(self.reading.cut) and self.world > 1 and not self.collectives
         return is_without or (self.calls_gpu and not self.has_gpu)
-
-    @property
-    def until(self) -> float:
-        """To where all kinds of events are kept: of too many only the first ones are."""
-        return min(union.until for union in self.times.values())
-
-    @property
-    def windows(self) -> list[Window]:
-        """The times of its steps; of a trace without steps the whole."""
-        if self.steps:
-            return [(start, end) for _, start, end in self.steps]
-        spans = [union.span for union in self.times.values() if union]
-        return [(min(start for start, _ in spans), min(self.until, max(end for _, end in spans)))] if spans else []
 
 
 class _Thread:
@@ -187,6 +175,9 @@ class _Reader:
         trace.rank = _count(ours.get("rank"), _count(group.get("rank"), trace.rank))
         trace.world = _count(group.get("world_size"), 0)
         trace.host = str(ours.get("host") or head.get("host_name") or "")[:LONGEST]
+        spans = [union.span for union in trace.times.values() if union]
+        trace.until = min(union.until for union in trace.times.values())
+        trace.has_gpu = bool(trace.times[KERNELS]) or bool(trace.times[TRANSFERS])
         steps: list[tuple[int, float, float]] = []
         numbers: set[int] = set()
         for step in sorted(trace.steps, key=lambda one: one[1]):
@@ -195,7 +186,9 @@ class _Reader:
             if is_whole and step[0] not in numbers and (not steps or step[1] >= steps[-1][2]):
                 steps.append(step)
                 numbers.add(step[0])
-        trace.steps = steps
+        trace.steps, trace.windows = steps, [(start, end) for _, start, end in steps]
+        if spans and not steps:
+            trace.windows = [(min(start for start, _ in spans), min(trace.until, max(end for _, end in spans)))]
 
     def _thread(self, event: dict[str, Any]) -> _Thread:
         key = f"{event.get('pid')!s:.50} {event.get('tid')!s:.50}"

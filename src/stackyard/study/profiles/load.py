@@ -70,8 +70,8 @@ def _overview(
     known = [(int(match[1]) if (match := _RANK.search(path.name)) else at, path) for at, path in enumerate(files)]
     kept = [(rank, path) for rank, path in known if not ranks or rank in ranks]
     for at, (rank, path) in enumerate(kept):
-        tell(at, len(kept), path)
         try:
+            tell(at, len(kept), path)
             view = rank_view(read_trace(path, rank))
         except OSError as error:
             unread[path.name] = error.strerror or str(error)

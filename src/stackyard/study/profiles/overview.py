@@ -188,10 +188,11 @@ class Overview:
 
 
 def rank_view(trace: RankTrace) -> RankView:
-    """The times of one rank."""
+    """The times of one rank; those in its trace are dropped, so that many ranks fit into memory."""
     windows = trace.windows
     numbers = [number for number, _, _ in trace.steps] or [-1] * len(windows)
     held = together(trace.times, windows)
+    trace.times.clear()  # large, and of no more use
     parts: dict[int, Shares] = {}
     communication = hidden = waits = 0.0
     for number, step in zip(numbers, held, strict=True):
