@@ -34,3 +34,20 @@ def test_a_board_in_a_batch_job_names_its_node_and_ends_with_the_job(slurm: Slur
         subprocess.run(["scancel", number], check=True, env=slurm.environ())
         waits.kill()
     shown.ended()
+
+
+@pytest.mark.long
+def test_a_board_of_salloc_on_the_login_node_ends_with_the_job_too(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """salloc itself lets its command go on; the controller is asked once a minute."""
+    argv = ["salloc", "-N1", "-p", "debug", str(STACKYARD), "board", str(tmp_path), *HTTP]
+    salloc = subprocess.Popen(argv, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env=slurm.environ())  # fmt: skip
+    shown = answering(salloc)
+    assert f"/s {whoami()}@{hostname()}\n" in shown.said
+    child = Path(f"/proc/{salloc.pid}/task/{salloc.pid}/children").read_text().split()
+    variables = Path(f"/proc/{child[0]}/environ").read_text().split("\0")
+    (job,) = (each.partition("=")[2] for each in variables if each.startswith("SLURM_JOB_ID="))
+    subprocess.run(["scancel", job], check=True, env=slurm.environ())
+    _, said = salloc.communicate(timeout=150)
+    assert f"job {job} has ended, and its board with it" in said
+    shown.ended()
