@@ -26,6 +26,7 @@ from stackyard.launch.api.causes import (
     Scan,
     exit_status,
     first_observed,
+    is_quiet,
     matcher,
     named_rank,
     parse,
@@ -192,7 +193,7 @@ def _has_failed(one: _Failing) -> bool:
     """Whether a failure is that of its log: reported by a launcher, or not followed by a good end."""
     scan = one.stream.scan
     is_last = one.failure.is_raised and scan.life - one.failure.born <= LAST
-    tells = one.found is None or one.kind < VAGUE
+    tells = one.found is None or (one.kind < VAGUE and not is_quiet(one.failure.line.text))
     return one.failure.is_end or is_last or (tells and not scan.ended_well)
 
 

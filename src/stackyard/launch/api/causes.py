@@ -8,6 +8,7 @@ from stackyard.launch.run.causes.lines import (
     Scan,
     exit_status,
     first_observed,
+    is_quiet,
     named_rank,
     parse,
 )  # fmt: skip
@@ -15,6 +16,6 @@ from stackyard.launch.run.causes.table import KINDS, Found, Rule, matcher, rules
 
 __all__ = [
     "KINDS", "WORDS", "Cause",
-    "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed", "matcher",
+    "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed", "is_quiet", "matcher",
     "named_rank", "parse", "rules", "site_rules", "without_lines",
 ]  # fmt: skip

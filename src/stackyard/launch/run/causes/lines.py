@@ -67,7 +67,7 @@ WORDS = (
     "not linked", "attempt to", "truncat", "xid", "finished its", "no space", "no route", "no kernel", "no gpu",
     "no cuda", "no hip", "no lock", "no usable", "no socket", "no locator", "ancdata", "quota", "lost", "gone",
     "peer", "broken", "socket", "unhealthy", "barrier", "rendezvous", "died", "unbound", "unexpected",
-    "expected", "ambiguous", "severe", "what():", "undefined", "interpreter",
+    "expected", "ambiguous", "severe", "what():", "recovered", "cxi", "overflow", "undefined", "interpreter",
 )  # fmt: skip
 """A line without one of these, in lower case, is not compared with the rules: they are most of a log."""
 _BESIDE = _any(
