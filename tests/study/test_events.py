@@ -89,3 +89,11 @@ def test_files_of_an_earlier_run_are_left_out(python: Path, tmp_path: Path) -> N
     for file in tmp_path.rglob("*tfevents*"):
         os.utime(file, (100, 100))
     assert not read_run(paths, energy=False).values
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another account: needs root")
+def test_what_a_run_of_another_account_names_is_not_executed(python: Path, tmp_path: Path) -> None:
+    paths = wrote(python, tmp_path, "rate")
+    os.chown(paths.record, 65534, 65534)
+    measured = read_run(paths, energy=False)
+    assert measured.notes == ("event files are not read: the Python that a run of another account names is not run",)

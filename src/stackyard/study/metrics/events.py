@@ -87,6 +87,10 @@ def _asked(paths: RunPaths, request: str) -> dict[str, list[list[float]]]:
     words, stack = ["python3"], "python3"
     try:
         if folder := record.stack.get("folder"):
+            if paths.record.stat().st_uid != os.geteuid():  # what it names may be that account's too
+                raise NoValueError(
+                    "event files are not read: the Python that a run of another account names is not run"
+                )
             stack = record.stack.get("module", folder)
             payload = read_record(RevisionPaths.of(Path(folder)).record).payload
             words, environ = payload.command([str(payload.python)], environ)
