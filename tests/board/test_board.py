@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from board.boardbed import HTTP, ON_SOCKET, Shown, answering, asked, board, listening
+from stackyard.board import prepared as board_module
 from stackyard.board.prepared import Board, prepared
 from stackyard.board.surroundings import Surroundings
 from stackyard.board.tools import TABLE, Tool, find, of_command
@@ -184,3 +185,12 @@ def test_tensorboard_of_a_stack_shows_a_run(tmp_path: Path) -> None:
         assert "<title>TensorBoard</title>" in answer(shown)
         assert listening(shown.processes) == [] and len(shown.processes) >= 2
         assert shown.socket.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_programs_of_a_stack_do_not_see_our_modules(tmp_path: Path) -> None:
+    """They are started by their path, whose directory has an `api`, a `tools` and others."""
+    (tmp_path / "tensorboard.py").write_text(
+        "import sys\ntry:\n    import tools\nexcept ImportError:\n    sys.exit(66)\n"
+    )
+    words = [sys.executable, str(Path(board_module.__file__).with_name("socket_server.py")), "tensorboard", "s", "d"]
+    assert subprocess.run(words, env=os.environ | {"PYTHONPATH": str(tmp_path)}, check=False).returncode == 66

@@ -88,4 +88,5 @@ def optuna(path):
 
 
 if __name__ == "__main__":
+    sys.path[:] = [place for place in sys.path if place != str(Path(__file__).parent)]  # has modules of other names
     {"tensorboard": tensorboard, "optuna": optuna}[sys.argv[1]](sys.argv[3])
