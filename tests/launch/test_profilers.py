@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from stackyard.launch.plan.profilers import MANY_MB, TABLE, require, wrap
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.shim import programs, shell
 from support import venvs
+from support.watched import Running, local_line, make_plan
 from support.watched import layout as layout_of
 
 FILE = "${STACKYARD_RANK_FILE}"
@@ -161,6 +163,19 @@ def _run(spec: str, step: Path, program: tuple[str, ...], path: Path) -> subproc
     return subprocess.run(
         ["/bin/bash", "-c", text], env=environ, check=False, timeout=240, capture_output=True, text=True
     )
+
+
+def test_the_files_of_each_start_are_kept(tmp_path: Path) -> None:
+    """The directory is there before a rank starts; what an earlier start wrote is set aside, with its logs."""
+    (trace,) = wrap(["jax:ranks=1"], layout_of(1, 2))
+    code = 'echo "$STACKYARD_TRACE_JAX" > "$STACKYARD_STEP/profile/jax/${STACKYARD_RANK_FILE-none}"'
+    for _ in range(2):
+        plan = replace(make_plan(local_line(1, 2), 1, 2, "sh", "-c", code), wrappers=(trace,))
+        assert Running(tmp_path / "step", plan).end().state == "done"
+    for name in ("profile", "profile-1"):
+        files = {path.name: path.read_text().strip() for path in (tmp_path / "step" / name / "jax").iterdir()}
+        told = json.loads(files.pop("rank-00001"))
+        assert told == {"output_dir": f"{tmp_path}/step/profile/jax", "steps": [3, 13]} and files == {"none": ""}
 
 
 @pytest.mark.real

@@ -392,8 +392,9 @@ def test_what_an_earlier_attempt_left_is_set_aside(tmp_path: Path) -> None:
     paths = make_run(tmp_path)
     paths.main.logs.mkdir()
     paths.main.rank_log(0).write_text("first attempt")
+    (paths.main.profile / "torch").mkdir(parents=True)
     set_aside(paths, 1)
-    assert not paths.main.logs.exists()
+    assert not paths.main.logs.exists() and not paths.main.profile.exists()
     assert (paths.root / "attempts/1/logs/rank-00000.log").read_text() == "first attempt"
 
 

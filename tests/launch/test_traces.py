@@ -62,18 +62,24 @@ def steps(content: dict[str, Any]) -> list[int]:
     return sorted(int(number) for _, number in marks)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["plain", "horovod", "two_optimizers", "closures", "one_that_fails", "batches_without_an_optimizer",
-     "batches_before_the_optimizer"],
-)  # fmt: skip
-def test_steps_are_found(lines: dict[str, dict[str, Any]], out: Path, name: str) -> None:
-    path = str(out / name / "rank-00000.pt.trace.json.gz")
-    assert lines[name] == {"name": name, "running": False, "files": [path], "steps": [10, 15], "error": ""}
-    content = trace(out, name)
+def test_the_steps_that_were_asked_for(lines: dict[str, dict[str, Any]], out: Path) -> None:
+    path = str(out / "plain" / "rank-00000.pt.trace.json.gz")
+    assert lines["plain"] == {"name": "plain", "running": False, "files": [path], "steps": [10, 15], "error": ""}
+    content = trace(out, "plain")
     assert steps(content) == STEPS
     assert content["distributedInfo"]["rank"] == content["stackyard"]["rank"] == 0
     assert {"aten::linear", "aten::addmm"} & {event["name"] for event in content["traceEvents"]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["horovod", "two_optimizers", "closures", "one_that_fails", "batches_without_an_optimizer",
+     "batches_before_the_optimizer"],
+)  # fmt: skip
+def test_each_step_counts_once(lines: dict[str, dict[str, Any]], out: Path, name: str) -> None:
+    """A program of 13 steps: a second count of a step would end the trace where it was asked to end, at 15."""
+    assert steps(trace(out, name)) == [10, 11, 12, 13]
+    assert lines[name]["steps"] == [10, 13]
 
 
 def test_a_program_without_steps_is_told(lines: dict[str, dict[str, Any]], out: Path) -> None:
@@ -89,6 +95,7 @@ def test_a_program_without_steps_is_told(lines: dict[str, dict[str, Any]], out: 
 def test_a_trace_that_ends_early_has_what_there_is(lines: dict[str, dict[str, Any]], out: Path) -> None:
     assert lines["cut_off"]["running"] is True
     assert steps(trace(out, "cut_off")) == [10, 11, 12, 13]
+    assert steps(trace(out, "warned")) == [10, 11, 12, 13] and lines["warned"]["steps"] == [10, 13]
 
 
 def test_shapes_and_memory(lines: dict[str, dict[str, Any]], out: Path) -> None:

@@ -5,11 +5,13 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import sys
 import threading
 import time
 import types
 from importlib.machinery import SourceFileLoader
+from itertools import islice
 
 import torch
 
@@ -50,12 +52,12 @@ def plain(steps=30):
 
 
 def horovod():
-    train(30, horovods().step)
+    train(13, horovods().step)
 
 
 def two_optimizers():
     first, second = torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.Adam(model.parameters())
-    train(30, lambda: (first.step(), second.step()))
+    train(13, lambda: (first.step(), second.step()))
 
 
 def closures():
@@ -67,7 +69,7 @@ def closures():
         value.backward()
         return value
 
-    for _ in range(30):
+    for _ in range(13):
         optimizer.step(closure)
 
 
@@ -79,19 +81,19 @@ def one_that_fails():
 
     with contextlib.suppress(ValueError):
         optimizer.step(fails)
-    train(30, optimizer.step)
+    train(13, optimizer.step)
 
 
 def batches_without_an_optimizer():
-    for _ in range(3):
-        for (batch,) in loader:
+    for _ in range(7):
+        for (batch,) in islice(loader, 2):
             model(batch)
 
 
 def batches_before_the_optimizer():
     for (batch,) in loader:
         batch.mean()
-    plain()
+    plain(13)
 
 
 def no_steps():
@@ -111,6 +113,13 @@ def run(name, program, **options):
     trace.start({"rank": 0, "output_dir": os.path.join(OUT, name), "steps": [10, 15], **options})
     program()
     print(json.dumps({"name": name, "running": trace.running(), **trace.stop()}), flush=True)
+
+
+def warned():
+    plain(13)
+    os.kill(os.getpid(), signal.SIGUSR1)  # the job's time is about to end
+    warned.running = trace.running()
+    plain()
 
 
 def full_disk():
@@ -149,8 +158,9 @@ def for_a_while():
 
 
 for one in (plain, horovod, two_optimizers, closures, one_that_fails, batches_without_an_optimizer,
-            batches_before_the_optimizer, no_steps, too_few, cut_off, full_disk):  # fmt: skip
+            batches_before_the_optimizer, no_steps, too_few, cut_off, warned, full_disk):  # fmt: skip
     run(one.__name__, one)
+assert warned.running is False
 run("shapes", plain, shapes=True, memory=True)
 run("other_rank", plain, ranks=[1])  # not this one
 os.environ["RANK"] = "1"

@@ -8,6 +8,7 @@ that the program takes from a tf.data iterator. Loaded by path in the user's Pyt
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
 import time
 
@@ -113,6 +114,12 @@ class Tool:
             self.step.__exit__(None, None, None)
         self.step = tf.profiler.experimental.Trace("train", step_num=step, _r=1)
         self.step.__enter__()
+
+    def drop(self) -> None:
+        """Stop, and forget what was recorded."""
+        self.step = self.step.__exit__(None, None, None)
+        tf.profiler.experimental.stop(save=False)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def end(self) -> "list[str]":
         """Stop, and keep the trace."""

@@ -170,6 +170,10 @@ class Tool:
         """Another ProfilerStep."""
         self.profiler.step()
 
+    def drop(self) -> None:
+        """Stop, and forget what was recorded."""
+        self.profiler.stop()
+
     def end(self) -> "list[str]":
         """Stop, and write the trace: packed where it is kept. Raises OSError: a full disk."""
         profiler, self.profiler = self.profiler, None
@@ -228,6 +232,9 @@ class Range:
         """Another step."""
         self.cuda.nvtx.range_pop()
         self.cuda.nvtx.range_push(f"step {step}")
+
+    def drop(self) -> None:
+        """They have recorded it already."""
 
     def end(self) -> "list[str]":
         """They stop, after what the GPU has been given."""

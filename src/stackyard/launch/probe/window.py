@@ -15,6 +15,7 @@ import importlib.util
 import itertools
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -48,6 +49,7 @@ class Trace:
         if asked and counter is not None:
             counter.check()
         self.window = Window(tool, options, running=asked)
+        _on_warning(self.stop)
         self.window.open(counter)
 
     def stop(self) -> "dict[str, Any]":
@@ -59,6 +61,13 @@ class Trace:
         return self.window is not None and self.window.state != "ended"
 
 
+def _on_warning(end: "Callable[[], Any]") -> None:
+    """End the trace with the signal that the job's time is about to end, unless the program handles it; it goes on."""
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+        signal.signal(signal.SIGUSR1, lambda _number, _frame: end())
+
+
 WAIT_S = 300.0
 """How long a request waits for the main thread, which may write a trace of a gigabyte."""
 
@@ -67,8 +76,8 @@ class Window:
     """From when to when a tool records, in steps or in seconds.
 
     Args:
-        tool: has `name`; ``begin(step)``, ``mark(step)`` when another step begins, ``end() -> list of files``; and
-            `warm_up`, the number of steps before the first one that it needs (torch: 1).
+        tool: has `name`; ``begin(step)``, ``mark(step)`` when another step begins, ``end() -> list of files``,
+            ``drop()`` what was recorded; and `warm_up`, how many steps before the first one it needs (torch: 1).
         running: the program's steps have begun before: the trace begins with the first whole one, which is number 0.
     """
 
@@ -106,9 +115,13 @@ class Window:
                 later(self.seconds, self.stop)
 
     def restart(self) -> None:
-        """What was counted so far were no steps."""
-        if self.state == "waiting":
-            self.count = 0
+        """What was counted so far were batches of data that no step of training used."""
+        with self.lock:
+            if self.state == "recording":
+                self.state = "waiting"
+                self._try(self.tool.drop)
+            if self.state == "waiting":
+                self.count = 0
 
     def boundary(self) -> None:
         """A step has ended and the next one begins; called in the thread that trains."""
