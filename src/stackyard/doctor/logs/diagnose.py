@@ -17,7 +17,6 @@ from stackyard.doctor.logs.redact import shown
 from stackyard.doctor.logs.sources import LogSource
 from stackyard.launch.api.causes import (
     KINDS,
-    WORDS,
     Cause,
     Found,
     Line,
@@ -97,7 +96,7 @@ def diagnose(
         InputError: a log cannot be read, or a file of causes is invalid.
     """
     tried = (*site_rules(causes), *rules())
-    reader = _Reader(tried, code, facts or {}, itertools.count(), () if causes else WORDS)
+    reader = _Reader(tried, code, facts or {}, itertools.count(), compares_all=bool(causes))
     streams = [stream for source in sources for stream in reader.read(source)]
     notes = tuple(f"{source.name}: {note}" for source in sources for note in source.notes)
     failures = [_Failing(stream, one, _of(one, tried)) for stream in streams for one in stream.scan.all]
@@ -135,9 +134,9 @@ class _Reader:
 
     def __init__(
         self, tried: Sequence[Rule], code: int | None, facts: Mapping[str, object], orders: Iterator[int],
-        words: Sequence[str],
+        *, compares_all: bool,
     ) -> None:  # fmt: skip
-        self._compare, self._orders, self._words = matcher(tried, code, facts), orders, words
+        self._compare, self._orders, self._compares_all = matcher(tried, code, facts), orders, compares_all
         self._unknown: set[str] = set()
 
     def read(self, source: LogSource) -> list[_Stream]:
@@ -157,7 +156,7 @@ class _Reader:
                 former = line = parse(0 if source.skipped else number, text, former)
                 rank = line.rank if line.rank in scans or len(scans) < MOST_RANKS else ""
                 if rank not in scans:
-                    scans[rank] = Scan(self._matched, self._orders, words=self._words)
+                    scans[rank] = Scan(self._matched, self._orders, compares_all=self._compares_all)
                 scans[rank].feed(line)
                 source.first_rank = source.first_rank or first_observed(text)
         for scan in scans.values():

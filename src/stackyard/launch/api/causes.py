@@ -2,7 +2,6 @@
 
 from stackyard.launch.records.outcome import Cause
 from stackyard.launch.run.causes.lines import (
-    WORDS,
     Line,
     LineFailure,
     Scan,
@@ -15,7 +14,7 @@ from stackyard.launch.run.causes.lines import (
 from stackyard.launch.run.causes.table import KINDS, Found, Rule, matcher, rules, site_rules, without_lines
 
 __all__ = [
-    "KINDS", "WORDS", "Cause",
+    "KINDS", "Cause",
     "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed", "is_quiet", "matcher",
     "named_rank", "parse", "rules", "site_rules", "without_lines",
 ]  # fmt: skip

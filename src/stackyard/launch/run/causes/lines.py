@@ -7,8 +7,9 @@ ended it: a caught exception, a retry.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -23,16 +24,9 @@ PREFIX = re.compile(
     r"| *(?P<e>\d+): ))"  # srun -l
 )
 """What launchers put before the lines of a rank."""
-
-
-def _any(*parts: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile("|".join(parts), flags)
-
-
-_RANK = _any(
-    r"\[rank ?(\d+)\]", r"\(rank (\d+) in comm", r"\brank\s*:\s*(\d+)", r"process rank (\d+)", r"\btasks? (\d+)[:-]",
-    flags=re.IGNORECASE,
-)  # fmt: skip
+_RANK = re.compile(
+    r"\[rank ?(\d+)\]|\(rank (\d+) in comm|\brank\s*:\s*(\d+)|process rank (\d+)|\btasks? (\d+)[:-]", re.IGNORECASE
+)
 _OBSERVED = re.compile(r"\s*rank\s*: (\d+) \(local_rank:")
 _STATUSES = tuple((re.compile(text), code) for text, code in (
     (r"exitcode *: *-(\d+)", 128), (r"(?i:signal):? \(?(\d+)\b", 128), (r"EXIT CODE: (\d)$", 128),
@@ -51,37 +45,6 @@ _MONTHS = {
     name: number + 1
     for number, name in enumerate(re.findall("...", "JanFebMarAprMayJunJulAugSepOctNovDec"))
 }  # fmt: skip
-_QUIET = _any(
-    r"\b(?<!NCCL )WARN(?:ING)?\b", r"(?<![=_])\b(?:INFO|DEBUG|TRACE)\b", r"\w+Warning: ", r"^\[?[WI]\d{4} ",
-    r": [WI] \w+/", r"\[W[ \d]", r"^(?:[Ww]arning|[Nn]ote)\b", r": [Ww]arning: ", r"\b[Rr]etry(?:ing)?\b",
-    r"\bfall(?:ing|s)? ?back\b", r"\b[Ii]gnor(?:ed|ing)\b",
-)  # fmt: skip
-"""A line that does not count as a failure, whatever it mentions."""
-WORDS = (
-    "rror", "xcep", "fail", "fatal", "abort", "term", "kill", "annot", "can't", "could", "unable", "denied",
-    "not found", "no such", "refused", "reset", "timed", "timeout", "time-out", "xceed", "xhaust", "reach", "out of",
-    "oom", "fault", "limit", "mismatch", "ndefined", "invalid", "illegal", "unsupported", "notimpl", "support",
-    "not a", "not e", "not b", "not c", "not p", "stale", "recogni", "signal", "cancelled", "preempt", "missing",
-    "ssert", "busy", "xpired", "compat", "dumped", "exit", "malformed", "corrupt", "nccl warn", "shut", "locked",
-    "world size", "too ", "already", "longer", "interrupt", "bdbquit", "violat", "claim", "direct launched",
-    "not linked", "attempt to", "truncat", "xid", "finished its", "no space", "no route", "no kernel", "no gpu",
-    "no cuda", "no hip", "no lock", "no usable", "no socket", "no locator", "ancdata", "quota", "lost", "gone",
-    "peer", "broken", "socket", "unhealthy", "barrier", "rendezvous", "died", "unbound", "unexpected",
-    "expected", "ambiguous", "severe", "what():", "recovered", "cxi", "overflow", "undefined", "interpreter",
-)  # fmt: skip
-"""A line without one of these, in lower case, is not compared with the rules: they are most of a log."""
-_BESIDE = _any(
-    r"\s*$", r'\s+File "', r"\s*[\^~]+\s*$", r"frame #\d+", r"\s*#\d+ ", r"[-=*#~]{8,}", r"\[[\w.-]+:\d+\] \[ ?\d+\]",
-    r".* NCCL INFO .* -> \d", r"\s+at ",
-)  # fmt: skip
-"""A line that belongs to a failure, or is empty: it does not count as life."""
-_PROGRESS = _any(
-    r"\b(?:epoch|steps?|iter(?:ation)?s?|loss|batch|eta|lr)\b\W*\d",
-    r"it/s|s/it",
-    r"(?<![\d/])\d+/\d+(?![\d/])",
-    r"\d ?%",
-    flags=re.I,
-)
 _TRACEBACK = "Traceback (most recent call last)"
 _LINK = ("During handling of the above exception", "The above exception was the direct cause")
 _RAISED = re.compile(
@@ -93,24 +56,29 @@ PLAIN = 0.1
 """How much a line counts as life that is not one of progress."""
 MOST_LOOSE = 5
 """Lines without a margin in a traceback, as several ranks cause by printing at once; after more it was cut off."""
-ENDS = _any(
-    "srun: error: .*(?:[Ee]xit|Killed|Out Of Memory|Abort|fault|[Bb]us|Illegal|task|STEP)", "ended prematurely",
-    "slurmstepd: error: .*(?:CANC|oom|Exc)", "Primary job +terminated", "exited on signal", "ChildFailedError",
-    "non-zero (?:exit|status|code)", "BAD TERMINATION", "KILLED BY SIGNAL", "terminated with signal",
-    "EXIT CODE: [1-9]", "MPI_A(?i:bort)", "PMI_Abort", "aborting job", "core dumped", "Segmentation fault",
-    r"^(?:.* )?Killed\b *(?:python|\S+/|$)", "Fatal Python error", "terminate called", "[Bb]us error",
-    "Illegal instruction", "exitcode *: *-?[1-9]", "Exit_status=-?[1-9]",
-    r"(?:[Ee]xit(?:ed)?|[Rr]eturn(?:ed)?)[ _]?(?:with )?(?:exit )?(?:code|status)\s*[:=]?\s*-?[1-9]",
-    r"\bTERM_[A-Z]+", "returned non-zero", r"Signal \d+ \(SIG", "received signal", "[Cc]aught signal",
-    "DUE TO (?:TIME|PREEMPT|NODE)", "State: (?:FAILED|TIMEOUT|OUT_OF|CANC|NODE_F)", r"make(?:\[\d+\])?: \*\*\*",
-)  # fmt: skip
-"""How launchers, schedulers and kernels say that a program has failed."""
-WELL = _any(
-    r"\b(?:training|job|run|fit|all|everything|experiment|program|test|benchmark|script)s?\b.{0,40}\b(?:complet|finish|"
-    r"done|success|passed)", r"\bexit(?:ed)?\b.{0,12}\b(?:code|status)\b\W*0\b", r"=+ .*\d passed", "State: COMPLETED",
-    r"\bsuccess(?:ful(?:ly)?)?\b", r"^\W*(?:done|finished|completed)\W*$", flags=re.I,
-)  # fmt: skip
-"""How programs say that they have ended well."""
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The lists of signs.yaml, which describes them."""
+
+    words: tuple[str, ...]
+    quiet: re.Pattern[str]
+    beside: re.Pattern[str]
+    progress: re.Pattern[str]
+    ends: re.Pattern[str]
+    well: re.Pattern[str]
+
+
+@functools.cache
+def signs() -> Signs:
+    """What lines say of failures."""
+    from stackyard.inputs.reading.yamlfile import packaged
+
+    lists = packaged(__package__, "rules/signs.yaml")
+    flags = {"progress": re.IGNORECASE, "well": re.IGNORECASE}
+    found = {name: re.compile("|".join(lists[name]), flags.get(name, 0)) for name in lists if name != "words"}
+    return Signs(tuple(lists["words"]), **found)
 
 
 @dataclass(frozen=True)
@@ -205,7 +173,7 @@ def _shape(text: str) -> str:
 
 def is_quiet(text: str) -> bool:
     """Whether a line is a warning, information, or about something that was tried again or done otherwise."""
-    return _QUIET.search(text[:400]) is not None
+    return signs().quiet.search(text[:400]) is not None
 
 
 class Scan(Generic[T]):
@@ -215,21 +183,22 @@ class Scan(Generic[T]):
         match: returns what is found in the lines of a failure, and its line; None for an unknown one. Its second
             argument is whether the line is quiet.
         orders: the places of failures, shared by streams.
-        words: a line without one of these, in lower case, is not compared; empty: all are.
+        compares_all: whether lines without a word of failures are compared too.
         forgets: whether a failure after which the stream went on is dropped.
     """
 
     MOST = 400
 
     def __init__(
-        self, match: Match[T], orders: Iterator[int], *, words: Sequence[str] = WORDS, forgets: bool = True
+        self, match: Match[T], orders: Iterator[int], *, compares_all: bool = False, forgets: bool = True
     ) -> None:
         self.all: list[LineFailure[T]] = []
         self.caught: LineFailure[T] | None = None
         """The first exception with a cause after which the stream went on: of it, or of another rank."""
         self.life = 0.0
         self.ended_well = False
-        self._match, self._orders, self._words, self._forgets = match, orders, words, forgets
+        self._match, self._orders, self._forgets, self._signs = match, orders, forgets, signs()
+        self._words = () if compares_all else self._signs.words
         self._trace: list[Line] = []
         self._raised: Line | None = None
         self._last, self._margin, self._is_muted, self._loose = "", "", False, 0
@@ -239,7 +208,7 @@ class Scan(Generic[T]):
         text = line.text
         if _TRACEBACK in text:
             self._begin(line)
-        elif (self._trace and self._goes_on(line)) or _BESIDE.match(text):
+        elif (self._trace and self._goes_on(line)) or self._signs.beside.match(text):
             return
         elif not self._words or any(map(text.lower().__contains__, self._words)):
             self._single(line)
@@ -290,7 +259,7 @@ class Scan(Generic[T]):
             self._last = told[-1].text
 
     def _single(self, line: Line) -> None:
-        ends, quiet = ENDS.search(line.text) is not None, is_quiet(line.text)
+        ends, quiet = self._signs.ends.search(line.text) is not None, is_quiet(line.text)
         named = not quiet and _NAMED.match(line.text) is not None
         if not self._add([line], line, raised=named, ends=ends, quiet=quiet and not ends):
             self._lives(line.text)
@@ -318,8 +287,8 @@ class Scan(Generic[T]):
         self._last = text or self._last
         if not self.all:
             return
-        self.life += 1.0 if _PROGRESS.search(text) else PLAIN
-        if WELL.search(text):
+        self.life += 1.0 if self._signs.progress.search(text) else PLAIN
+        if self._signs.well.search(text):
             self.ended_well = True
 
     def _forget(self) -> None:

@@ -155,7 +155,7 @@ def explain(
     }
     orders = itertools.count()
     for lines in (tail, launcher_output.splitlines()[-200:]) if code else ():
-        scan = Scan(matcher(tried, code, facts), orders, words=(), forgets=False)
+        scan = Scan(matcher(tried, code, facts), orders, compares_all=True, forgets=False)
         for number, text in enumerate(lines, 1):
             scan.feed(parse(number, text))
         scan.end()
