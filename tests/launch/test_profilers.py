@@ -150,6 +150,9 @@ def test_what_is_missing(tmp_path: Path) -> None:
     require(Intent(program=("train.py",), profile=("jax",), cwd=str(tmp_path)), environ)
     require(Intent(program=("sh", "train.sh"), profile=("jax",)), environ)
     require(Intent(program=("train.py",), profile=("nsys",), container="x.sif"), environ)
+    for spec, variables, probe in (("jax", {}, False), ("nsys:steps=1-2", {"STACKYARD_PROBE": "off"}, True)):
+        with pytest.raises(InputError, match="is started by the probe, which"):
+            require(Intent(program=("train.py",), profile=(spec,)), environ | variables, probe=probe)
 
 
 def _run(spec: str, step: Path, program: tuple[str, ...], path: Path) -> subprocess.CompletedProcess[str]:

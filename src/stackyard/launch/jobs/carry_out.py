@@ -100,7 +100,8 @@ def _using(job: Job) -> Iterator[None]:
 def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
     job, paths = run.job, run.paths
     try:
-        profilers.require(job.intent, job.context.stack.change.apply(job.workspace.environ))
+        environ = {**job.context.stack.change.apply(job.workspace.environ), **job.intent.variables}
+        profilers.require(job.intent, environ, probe=job.site.launch.probe)
         with _terminal(run):
             result = _attempts(run, announce)
     except BaseException as error:

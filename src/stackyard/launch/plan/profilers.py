@@ -268,22 +268,36 @@ MANY_MB = 10_000
 _ASK = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 
-def require(intent: Intent, environ: Mapping[str, str]) -> None:
+def require(intent: Intent, environ: Mapping[str, str], *, probe: bool = True) -> None:
     """Raise MissingError if a profiler is not there: its program on PATH, or its module in the program's Python.
+
+    Raise InputError if it is one of those that the probe starts, and the probe is off.
 
     What runs in an image, or is not a Python program, is not checked.
 
     Args:
         environ: of the ranks, the stack's PATH included.
+        probe: whether the site has it.
     """
     for name in intent.roles:
-        require(intent.of_role(name), environ)
+        require(intent.of_role(name), environ, probe=probe)
     word = Path(intent.program[0]).name if intent.program else ""
     python = (
         intent.program[0] if word.startswith("python") else "python" if word.endswith(".py") or word == "-m" else ""
     )
-    for spec in () if intent.container else intent.profile:
-        row, _ = _row(spec)
+    off = (
+        "launch.probe of site.yaml"
+        if not probe
+        else "STACKYARD_PROBE"
+        if environ.get("STACKYARD_PROBE") == "off"
+        else ""
+    )
+    for spec in intent.profile:
+        row, options = _row(spec)
+        if off and _trace(row, options, None, ""):
+            raise InputError(f"{spec} is started by the probe, which {off} turns off", hint=f"turn it on: see {off}")
+        if intent.container:
+            continue
         if row.program and not which(row.program, environ):
             raise MissingError(
                 f"{row.name}: {row.program} not found on PATH",

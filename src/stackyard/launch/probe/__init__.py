@@ -19,6 +19,7 @@ more until a framework is imported: then `listen` answers on a UNIX socket of th
     stop() -> dict                  ``{"files": [..], "steps": [first, last] or None}``: what was written. Idempotent;
                                     may be called by another thread than `start`, and from a signal handler
     running() -> bool               optional: whether it still traces; without it, until `stop`
+    ends_itself                     optional: true if it ends after `seconds` without the probe
 
 with ``{"output_dir", "rank", "steps": [10, 20] or None, "seconds": 10 or None, "shapes", "memory"}``. A trace counts
 steps itself, from its own start; after `seconds` the probe calls `stop`, as at exit and on SIGTERM.

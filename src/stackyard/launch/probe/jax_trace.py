@@ -105,3 +105,4 @@ class Tool:
 
 _trace = window.Trace("jax", lambda options: (Tool(options), Steps()))
 start, stop, running = _trace.start, _trace.stop, _trace.running
+ends_itself = True  # after its seconds

@@ -109,7 +109,7 @@ class Probe:
             trace.start(dict({"rank": self.rank}, **options))
             self.traces[name] = trace
             self.results.pop(name, None)
-            if options.get("seconds"):
+            if options.get("seconds") and not getattr(trace, "ends_itself", False):
                 self.until[name] = time.monotonic() + float(options["seconds"])
         return {}
 

@@ -131,3 +131,4 @@ class Tool:
 
 _trace = window.Trace("tensorflow", lambda options: (Tool(options), Steps()))
 start, stop, running = _trace.start, _trace.stop, _trace.running
+ends_itself = True  # after its seconds

@@ -253,3 +253,4 @@ def make(options: "dict[str, Any]") -> "tuple[Any, Any]":
 
 _trace = window.Trace("torch", make)
 start, stop, running = _trace.start, _trace.stop, _trace.running
+ends_itself = True  # after its seconds

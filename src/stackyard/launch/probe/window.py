@@ -108,11 +108,12 @@ class Window:
             in_main_thread(self._begin)
 
     def _begin(self) -> None:
-        if self.state == "waiting" and self.pid == os.getpid():
-            self._try(self.tool.begin, self.count)
-            self.state = "ended" if self.error else "recording"
-            if self.seconds and not self.error:
-                later(self.seconds, self.stop)
+        with self.lock:  # until it has begun, which takes seconds at first, it cannot end
+            if self.state == "waiting" and self.pid == os.getpid():
+                self._try(self.tool.begin, self.count)
+                self.state = "ended" if self.error else "recording"
+                if self.seconds and not self.error:
+                    later(self.seconds, self.stop)
 
     def restart(self) -> None:
         """What was counted so far were batches of data that no step of training used."""
