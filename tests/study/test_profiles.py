@@ -314,3 +314,18 @@ def test_the_command_reads_a_run_a_directory_and_a_file(tmp_path: Path) -> None:
 def test_a_directory_that_is_nothing_of_this_is_said(tmp_path: Path) -> None:
     shown = stackyard("report", tmp_path, cwd=tmp_path, expect=2)
     assert "is neither a study nor a run: it has no study.json, no record.json and no trace" in shown.err
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 1 << 20])
+def test_a_trace_is_read_alike_in_blocks_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(stream, "BLOCK", block)
+    events = [event("cpu_op", 'é\\u0041"{[', 12.5, 3), {"name": "é"}, *steps(2)]
+    text = json.dumps({"number": 1234567890, "host_name": "n1", "traceEvents": events, "x": [1], "last": 12})
+    for name, data in (("a.json", text.encode()), ("b.json.gz", gzip.compress(text.encode())),
+                       ("c.json", json.dumps(events, ensure_ascii=False).encode())):  # fmt: skip
+        (tmp_path / name).write_bytes(data)
+        reading = stream.Reading()
+        assert list(stream.read_events(tmp_path / name, reading)) == events
+        assert reading.cut == "" and reading.head == ({} if name == "c.json" else {"host_name": "n1"})
