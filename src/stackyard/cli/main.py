@@ -138,7 +138,7 @@ def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -
     """One declarative file becomes a software stack that a cluster can use."""
     from stackyard.cli.context import Context  # late: `--version` and `--help` end before
 
-    ctx.obj = Context(yard, site, debug)
+    ctx.obj = Context(yard, site, debug=debug)
 
 
 def _stop(number: int, _: object) -> None:
