@@ -33,6 +33,7 @@ BENCHMARKS = {
     "many_nodes": "the hub with 10,000 simulated agents",
     "staging": "files on 64 nodes, by the agents and without",
     "stalled": "a job whose run directory hangs for a minute",
+    "probing": "the probe in each start of Python",
     "agent_cpu": "the agent beside 8 ranks of 390 threads",
     "images": "an environment as one file on a slow shared file system",
     "images_sif": "a stack and its base as one SIF file",

@@ -187,6 +187,25 @@ if __name__ == "__main__":
     assert (place / "rank-00003").read_text().split() == [pid.strip()]
 
 
+def test_sigterm_of_a_forked_worker_is_its_own(place: Path) -> None:
+    """They share the descriptors of the parent; the end of a worker of a DataLoader is an ordinary thing."""
+    code = """
+import multiprocessing, os, signal, sys, time, torch
+worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,))
+worker.start(); worker.terminate(); worker.join()
+child = os.fork()
+if not child:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+    while True: time.sleep(0.01)
+time.sleep(0.5); os.kill(child, signal.SIGTERM)
+print(worker.exitcode, os.waitpid(child, 0)[1] >> 8)
+time.sleep(2)
+print(open(sys.argv[1]).read() if os.path.exists(sys.argv[1]) else "traces go on")
+"""
+    traced = {"STACKYARD_TRACE_TORCH": json.dumps({"output_dir": str(place)})}
+    assert end(run(place, code, **traced)) == "-15 7\ntraces go on\n"
+
+
 def test_a_trace_of_no_framework_begins_with_the_program(place: Path) -> None:
     environ = {"STACKYARD_TRACE_OTHER": json.dumps({"output_dir": str(place), "rank": 1})}
     assert end(run(place, "import sys; print('torch' in sys.modules)", **environ)) == "False\n"

@@ -207,6 +207,7 @@ def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> st
         '  for sy_line in "$STACKYARD_WIRE_1" "$STACKYARD_WIRE_2"; do',
         '    [[ $sy_line == "$sy_step" ]] || STACKYARD_WIRED+=,$sy_line',
         "  done",
+        *(['  STACKYARD_WIRED+=,"$sy_dir"  # the probe, for a program in an image'] if file.probe else []),
         "  [[ -n ${LC_ALL-}${LC_CTYPE-}${LANG-} ]] || export LANG=C.UTF-8",
     ]
     return "\n".join(
