@@ -47,7 +47,8 @@ def run_overview(paths: RunPaths, tell: Progress, ranks: Collection[int] = ()) -
         read_run(paths)
         raise InputError(
             f"run {paths.name} has no traces of PyTorch: {paths.main.profile / 'torch'} is empty or missing",
-            hint="trace some steps: `stackyard launch --profile torch:ranks=all:steps=10-20 PROGRAM`",
+            hint="trace some steps: `stackyard launch --profile torch:ranks=all:steps=10-20 PROGRAM`; while it runs: "
+            "`stackyard profile RUN --steps 10`",
         )
     return _overview(paths.name, files, tell, ranks, _memory(paths))
 
