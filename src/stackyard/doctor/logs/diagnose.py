@@ -27,6 +27,7 @@ from stackyard.launch.api.causes import (
     first_observed,
     is_quiet,
     matcher,
+    mentions_failure,
     named_rank,
     parse,
     rules,
@@ -110,7 +111,7 @@ def diagnose(
     if first is None:
         return Diagnosis(True, logs=len(sources), notes=notes)
     others = Counter(one.found.cause.rule for one in known if one.found and one is not first)
-    return _described(first, streams, others, len(sources), notes)
+    return _described(first, others, len(sources), notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +148,13 @@ class _Reader:
             rows = block.split(b"\n")[: -1 if block.endswith(b"\n") else None]
             if not is_searched:
                 number += len(rows)
-                for scan in scans.values():
-                    scan.skip(len(rows) / len(scans))
+                for scan in scans.values() if len(scans) == 1 else ():  # of several, whose lines they are is not known
+                    scan.skip(len(rows))
                 continue
+            is_plain = all(scan.is_idle for scan in scans.values()) and not self._compares_all
+            if is_plain and not mentions_failure(block):
+                number += len(rows) - 1
+                rows = rows[-1:]
             for row in rows:
                 number += 1
                 text = _text(row)
@@ -205,12 +210,10 @@ def _first(failures: Sequence[_Failing], *, several: bool) -> _Failing | None:
     return min(told, key=lambda one: (one.stream.source.changed if several else 0, one.failure.order), default=None)
 
 
-def _described(
-    first: _Failing, streams: Sequence[_Stream], others: Counter[str], logs: int, notes: tuple[str, ...]
-) -> Diagnosis:
+def _described(first: _Failing, others: Counter[str], logs: int, notes: tuple[str, ...]) -> Diagnosis:
     source, line, found = first.stream.source, first.failure.line, first.found
     rank = first.stream.rank or named_rank(line.text)
-    rank = rank or next((one.source.first_rank for one in streams if one.source.first_rank), "")
+    rank = rank or source.first_rank
     cause = found.cause if found else _unknown(first.failure)
     return Diagnosis(
         True, source.name, line.number, shown(line.text), rank, cause.rule, cause.cause, cause.remedy,

@@ -8,13 +8,13 @@ from stackyard.launch.run.causes.lines import (
     exit_status,
     first_observed,
     is_quiet,
+    mentions_failure,
     named_rank,
     parse,
 )  # fmt: skip
 from stackyard.launch.run.causes.table import KINDS, Found, Rule, matcher, rules, site_rules, without_lines
 
 __all__ = [
-    "KINDS", "Cause",
-    "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed", "is_quiet", "matcher",
-    "named_rank", "parse", "rules", "site_rules", "without_lines",
+    "KINDS", "Cause", "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed", "is_quiet",
+    "matcher", "mentions_failure", "named_rank", "parse", "rules", "site_rules", "without_lines",
 ]  # fmt: skip

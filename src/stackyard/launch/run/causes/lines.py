@@ -171,6 +171,11 @@ def _shape(text: str) -> str:
     return re.sub(r"\d", "0", text)
 
 
+def mentions_failure(block: bytes) -> bool:
+    """Whether a block of lines has a word without which none of its lines is compared with the rules."""
+    return any(map(block.lower().__contains__, (word.encode() for word in signs().words)))
+
+
 def is_quiet(text: str) -> bool:
     """Whether a line is a warning, information, or about something that was tried again or done otherwise."""
     return signs().quiet.search(text[:400]) is not None
@@ -214,6 +219,11 @@ class Scan(Generic[T]):
             self._single(line)
         else:
             self._lives(text)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing has failed so far, so that lines without a word of failures change nothing."""
+        return not self.all and not self._trace
 
     def skip(self, lines: float) -> None:
         """Count lines that were not fed."""
