@@ -57,6 +57,11 @@ def calls(number_of: float) -> str:
     return f"{number_of:,.0f}" if number_of >= 10 or number_of == int(number_of) else number(number_of, 2)
 
 
+def called(number_of: float) -> str:
+    """``1 call``, ``47 calls``."""
+    return f"{calls(number_of)} call{'s' * (number_of != 1)}"
+
+
 _Case = tuple[str, float, str, dict[str, str]]
 """The name of a rule, its share, which of its remedies fits, and what fills in its evidence."""
 
@@ -92,7 +97,7 @@ def _slow_rank(found: Overview, slow: SlowRank) -> _Case:
         name = max(more, key=lambda name: more[name], default="")
         own, usual = mine.calls[name], sum(one.calls[name] for one in sums) / len(sums)
         case = "more calls" if own > 1.05 * usual else "same calls"
-        facts["what"] = (f", most of it {said(name, 80)} ({calls(own / steps)} calls a step, the others "
+        facts["what"] = (f", most of it {said(name, 80)} ({called(own / steps)} a step, the others "
                          f"{calls(usual / steps)})")  # fmt: skip
     return "slow-rank", (slow.own - slow.others) / found.step_us, case, facts
 
@@ -105,7 +110,7 @@ def _communication(found: Overview) -> Iterator[_Case]:
     share, case = found.usual("communication") * found.transport, "all" if len(found.whole) > 1 else "alone"
     yield "communication", share, case, {
         "hidden": percent(sum(rank.hidden for rank in found.whole) / (total or 1)), "name": said(most.name, 60),
-        "calls": calls(most.calls), "each": ms(most.us), "size": f", {number(sent / 1e6, 3)} MB" if sent else "",
+        "calls": called(most.calls), "each": ms(most.us), "size": f", {number(sent / 1e6, 3)} MB" if sent else "",
     }  # fmt: skip
     if not found.slow:
         yield "uneven-ranks", found.waiting, "all", {}
@@ -134,5 +139,5 @@ def _copies(found: Overview) -> _Case:
     steps, most = sum(len(rank.steps) for rank in found.whole), [name for name, _ in us.most_common(3)]
     first = most[0].removeprefix("aten::").replace("_to_copy", "to") if most else ""
     case = next((case for case in ("HtoD", "DtoH") if case in first), first if first in ("to", "copy_") else "other")
-    told = [f"{said(name, 60)} {ms(us[name] / steps)} in {calls(times[name] / steps)} calls" for name in most]
+    told = [f"{said(name, 60)} {ms(us[name] / steps)} in {called(times[name] / steps)}" for name in most]
     return "copies", found.usual("copies"), case, {"most": ", ".join(told) or "none"}
