@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from support import torchstack
 from support.accounts import Accounts
 from support.cli import stackyard
 from support.processes import wait_for
+from support.watched import Running, local_line, make_plan
 
 PROGRAMS = Path(__file__).parent / "programs"
 STACKYARD = Path(sys.executable).with_name("stackyard")
@@ -67,6 +69,7 @@ def test_an_unchanged_program_under_a_shell(tmp_path: Path) -> None:
     except MissingError as error:
         pytest.skip(f"{error}; {error.hint}")
     with running(tmp_path, "bash", "-c", f"python {PROGRAMS}/trains.py {tmp_path}/end; exit $?", python=python) as run:
+        wait_for((tmp_path / "end.up").exists, 120)
         shown = stackyard("profile", run.name, "--steps", "4", cwd=tmp_path)
         (first,) = shown.out.split()
         assert first == f"{run.main.profile}/torch/rank-00000.pt.trace.json.gz"
@@ -104,6 +107,32 @@ def test_what_cannot_be_traced(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="is another user's, or open to others"):
             profile_run(run, ProfileRequest(steps=5), print)
     assert "not running: cancelled" in stackyard("profile", "last", cwd=tmp_path, expect=2).err
+
+
+def test_requests_reach_every_node(tmp_path: Path) -> None:
+    """Two "nodes" of two ranks; one request to all, one to a single process; while others ask too."""
+    (tmp_path / "torch.py").write_text("")
+    (tmp_path / "train.py").write_text("import torch, time\nprint('up', flush=True)\ntime.sleep(300)")
+    argv = (sys.executable, f"{tmp_path}/train.py")
+    run = Running(tmp_path / "step", make_plan(local_line(2, 2), 2, 2, *argv), probe=True, start_s=120.0, grace_s=1.0)
+    try:
+        run.until("up", 4)
+        with closing(Requester(run.step, "")) as one, closing(Requester(run.step, "")) as other:
+            states = one.ask({"do": "state"})
+            assert sorted(int(state.values["rank"]) for state in states) == [0, 1, 2, 3]
+            (last,) = [state for state in states if state.values["rank"] == 3]
+            (only,) = other.ask({"do": "state"}, {last.task: [last.pid]})
+            assert only.values["rank"] == 3
+            (wrong,) = other.ask({"do": "start", "trace": "none"}, {last.task: [last.pid]})
+            assert wrong.error == "no such trace: none"
+            os.kill(last.pid, signal.SIGSTOP)  # it does not answer; the others, and the launch, go on
+            assert (
+                len(one.ask({"do": "state"}, {state.task: [state.pid] for state in states if state is not last})) == 3
+            )
+            os.kill(last.pid, signal.SIGKILL)
+    finally:
+        result = run.end()
+    assert result.first is not None and result.first.task == 3
 
 
 @pytest.mark.parametrize(

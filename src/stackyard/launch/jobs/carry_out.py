@@ -174,7 +174,8 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
         grace_s=_grace_s(job) if own.grace_s is None else own.grace_s,
         end_within_s=max(1.0, batch.signal_s - LEAVE_S) if batch.requeue and batch.signal_s else 0.0,
         hang_min=job.intent.hang_min, stream=stream, logs=own.logs, interface=job.site.launch.interface,
-        py_spy=str(spy) if spy else "", probe=site.probe, probe_signal=site.probe_signal if own.hang_min else 0,
+        py_spy=str(spy) if spy else "", probe=site.probe,
+        probe_signal=site.probe_signal if own.hang_min and site.probe else 0,
         queued=job.context.scheduler != "none" and job.context.allocation is None, causes=job.site.causes,
     )  # fmt: skip
 
@@ -214,7 +215,9 @@ def _preflight(run: _Run) -> tuple[str, ...]:
         return make_plan(narrowed, job.site, job.context, hosts=hosts, program=argv)
 
     def start(step: StepPaths, plan: Plan, listener: Listener) -> StepResult:
-        return run_step(step, plan, listener, run=run.paths.name, options=replace(run.options, probe=False))
+        return run_step(
+            step, plan, listener, run=run.paths.name, options=replace(run.options, probe=False, probe_signal=0)
+        )
 
     run.listener.phase("preflight")
     kind = job.site.nodes.get(nodes.pick_kind(job.site, job.intent).kind, NodeKind())

@@ -109,7 +109,8 @@ def _chosen(states: Sequence[Answer], request: ProfileRequest, name: str) -> lis
     if not usable:
         raise InputError(
             f"no process of {name} can be traced: none has imported torch, TensorFlow or JAX with the probe",
-            hint="ask again when it has; programs run by `python -I` and with launch.probe: false have no probe",
+            hint="ask again when it has; `python -I`, launch.probe: false, and Charliecloud with STACKYARD_TMP not in "
+            "/tmp leave the probe out",
         )
     of_rank = {int(one.values["rank"]): one for one in usable}
     first = {host: min(r for r, one in of_rank.items() if one.host == host) for host in {o.host for o in usable}}
@@ -163,7 +164,7 @@ def _numbered(directory: Path) -> Iterator[Path]:
 
 
 def _other_way(request: ProfileRequest) -> str:
-    return "trace seconds instead: --for 10s" if request.steps else "see the logs of the run"
+    return "ask again when it trains, or trace seconds: --for 10s" if request.steps else "see the logs of the run"
 
 
 def _much(request: ProfileRequest) -> str:

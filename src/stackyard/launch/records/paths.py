@@ -9,7 +9,7 @@
   stage.json                  what was copied to the nodes, how fast
   preflight.json              what the preflight measured
   batch.log                   the batch script's own output
-  stacks/                     stacks of ranks that hung
+  stacks/                     stacks of ranks that hung; in recorder/ PyTorch's flight recorders, one file per rank
   profile/<profiler>/         what a profiler wrote, also one that was started while the run was running
   rank.sh  agent.py  plan.json  rankfile ... logs/    the main step
   private.json                variables of a batch job whose values may be secret, for its owner only
