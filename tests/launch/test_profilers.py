@@ -146,6 +146,8 @@ def test_what_is_missing(tmp_path: Path) -> None:
         require(Intent(program=("train.py",), profile=("nsys",)), environ)
     with pytest.raises(MissingError, match="jax: the module jax was not found in the Python of this shell"):
         require(Intent(program=("train.py",), profile=("jax",)), environ)
+    require(Intent(program=("train.py",), profile=("nsys",)), environ, look="modules")
+    require(Intent(program=("train.py",), profile=("jax",)), environ, look="programs")
     (tmp_path / "jax.py").touch()
     require(Intent(program=("train.py",), profile=("jax",), cwd=str(tmp_path)), environ)
     require(Intent(program=("sh", "train.sh"), profile=("jax",)), environ)

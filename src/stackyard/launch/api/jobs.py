@@ -124,6 +124,7 @@ def record_launch(job: Job) -> Run:
     """
     check_program(job.intent, job.context.stack.image)
     plan = job.plan()
+    job.require_profilers("programs, modules")
     return record_run(Run(job, new_run(job.workspace.runs), plan), "launch")
 
 
@@ -136,5 +137,6 @@ def record_submission(job: Job) -> Run:
     """
     plan = job.plan(head=True)
     check_program(job.intent, job.context.stack.image)
+    job.require_profilers("modules")
     paths = new_run(job.workspace.runs)
     return record_run(Run(job, paths, plan, batch_script(job, plan, paths)), "submit")

@@ -31,7 +31,6 @@ from stackyard.launch.jobs.restarts import Attempts, keep
 from stackyard.launch.jobs.trackers import sync_lines
 from stackyard.launch.layout import nodes
 from stackyard.launch.node.step import StepFile
-from stackyard.launch.plan import profilers
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
@@ -100,8 +99,7 @@ def _using(job: Job) -> Iterator[None]:
 def _carried_out(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
     job, paths = run.job, run.paths
     try:
-        environ = {**job.context.stack.change.apply(job.workspace.environ), **job.intent.variables}
-        profilers.require(job.intent, environ, probe=job.site.launch.probe)
+        job.require_profilers("programs")
         with _terminal(run):
             result = _attempts(run, announce)
     except BaseException as error:

@@ -15,6 +15,7 @@ from stackyard.launch.jobs.nodelimit import require_few
 from stackyard.launch.jobs.repeat import Repeat
 from stackyard.launch.jobs.requeue import array_index
 from stackyard.launch.jobs.workspace import Workspace
+from stackyard.launch.plan import profilers
 from stackyard.launch.plan.allocated import as_allocated
 from stackyard.launch.plan.context import PlanContext, StackInUse, need_scheduler, plan_context, with_offer
 from stackyard.launch.plan.make import make_plan, node_of
@@ -58,6 +59,11 @@ class Job:
         plan = make_plan(self.intent, self.site, self.context, hosts=hosts, head=head)
         refuse(plan.head.findings if plan.head else ())
         return plan
+
+    def require_profilers(self, look: str) -> None:
+        """Raise MissingError if a requested profiler is not there; `look` as in `profilers.require`."""
+        environ = {**self.context.stack.change.apply(self.workspace.environ), **self.intent.variables}
+        profilers.require(self.intent, environ, probe=self.site.launch.probe, look=look)
 
 
 def allocation_of(workspace: Workspace, *, launcher: str = "") -> Allocation | None:

@@ -268,7 +268,7 @@ MANY_MB = 10_000
 _ASK = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 
-def require(intent: Intent, environ: Mapping[str, str], *, probe: bool = True) -> None:
+def require(intent: Intent, environ: Mapping[str, str], *, probe: bool = True, look: str = "programs, modules") -> None:
     """Raise MissingError if a profiler is not there: its program on PATH, or its module in the program's Python.
 
     Raise InputError if it is one of those that the probe starts, and the probe is off.
@@ -278,9 +278,10 @@ def require(intent: Intent, environ: Mapping[str, str], *, probe: bool = True) -
     Args:
         environ: of the ranks, the stack's PATH included.
         probe: whether the site has it.
+        look: for ``programs``, which login nodes often lack, for ``modules``, or for both.
     """
     for name in intent.roles:
-        require(intent.of_role(name), environ, probe=probe)
+        require(intent.of_role(name), environ, probe=probe, look=look)
     word = Path(intent.program[0]).name if intent.program else ""
     python = (
         intent.program[0] if word.startswith("python") else "python" if word.endswith(".py") or word == "-m" else ""
@@ -298,12 +299,12 @@ def require(intent: Intent, environ: Mapping[str, str], *, probe: bool = True) -
             raise InputError(f"{spec} is started by the probe, which {off} turns off", hint=f"turn it on: see {off}")
         if intent.container:
             continue
-        if row.program and not which(row.program, environ):
+        if row.program and "programs" in look and not which(row.program, environ):
             raise MissingError(
                 f"{row.name}: {row.program} not found on PATH",
                 hint=f"load its module, or add {row.program} to the stack; without it: leave out --profile {spec}",
             )
-        if row.package and python and which(python, environ):
+        if row.package and "modules" in look and python and which(python, environ):
             cwd = Path(intent.cwd) if intent.cwd else None
             done = run([python, "-c", _ASK, row.package], env=dict(environ), cwd=cwd, timeout_s=60, check=False)
             if done.returncode == 1:
