@@ -242,3 +242,9 @@ def test_warnings_of_libraries_are_for_developers(argv: tuple[str, ...], seen: b
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
     done = subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, env=environment, check=True)
     assert (b"UserWarning" in done.stderr) is seen
+
+
+@pytest.mark.parametrize("argv", [(), ("--debug",)])
+def test_a_traceback_is_for_developers(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    done = stackyard(*argv, "--yard", tmp_path / "yard", "show", "none/1", expect=None)
+    assert ("Traceback" in done.err) is bool(argv) and done.code

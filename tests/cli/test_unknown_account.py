@@ -31,7 +31,7 @@ WORDS = {
 }  # fmt: skip
 NAMING_ONE = ("verify", "show", "shell", "withdraw", "sign", "remove")
 EACH = {verb: WORDS.get(verb, (verb, "x") if verb in NAMING_ONE else (verb,)) for verb in VERBS}
-NOT_IN_A_YARD = {"bindings", "lint", "report", "runs", "schema"}
+NOT_IN_A_YARD = {"bindings", "doctor", "lint", "report", "runs", "schema"}
 """Verbs that need neither a yard nor a home."""
 
 DRIVER = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from support import programs, shells, smallyard
 from support.accounts import Accounts, give
+from support.bindfs import UNCACHED, bindfs
 from support.cli import STACKYARD, Done
 
 WRITES = re.compile(
@@ -61,7 +63,7 @@ def test_findings(tmp_path: Path, hosts: Path) -> None:
 
 def test_second_account(accounts: Accounts, common: Path) -> None:
     """A yard of her own above the site's, which belongs to another account, and one that keeps her out."""
-    anna, staff = accounts.user("anna"), accounts.user("staff")
+    anna, staff = accounts.user("anna"), accounts.user("siteadmin")
     site = smallyard.make(common / "site", "1")
     give(site.root, staff)
     file = smallyard.give_site(common, site.root)
@@ -87,3 +89,21 @@ def test_nothing_is_written_and_no_network_used(tmp_path: Path, hosts: Path) -> 
     wrong = [line for line in lines if WRITES.search(line) and not re.search(r'"/dev/(fuse|null|tty)"', line)]
     assert wrong == []
     assert not [line for line in lines if "AF_INET" in line]
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_yard_that_does_not_answer(accounts: Accounts, common: Path, typed: bool) -> None:
+    """The command line of an account ends by itself, and names what hangs."""
+    programs.need("bindfs")
+    anna = accounts.user("anna")
+    smallyard.make(common / "below/yard", "1")
+    with bindfs(common / "below", common / "late", *UNCACHED, "-o", "allow_other") as server:
+        late = common / "late"
+        os.kill(server.pid, signal.SIGSTOP)
+        words = ("--yard", late / "yard") if typed else ()
+        variables = {"PATH": f"{late}/bin:{shells.SYSTEM_PATH}", "STACKYARD_HOME": str(late / "yard")}
+        done = anna.stackyard(*words, "doctor", "--json", expect=3, timeout_s=60, **variables)
+        os.kill(server.pid, signal.SIGCONT)
+    shown = [one["message"] for one in done.value["findings"] if one["rule"] == "no-answer"]
+    assert f"{late}/bin did not answer within 1 s" in shown
+    assert "the check rights (the yard) did not answer within 2 s" in shown

@@ -130,7 +130,7 @@ class LazyGroup(SuggestingGroup):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="stackyard")
-@click.option("--yard", type=click.Path(path_type=Path), help="Yard to use (default: $STACKYARD_HOME).")
+@click.option("--yard", type=Path, help="Yard to use (default: $STACKYARD_HOME).")  # click's own type looks at it
 @click.option("--site", type=click.Path(path_type=Path), help="Site file (default: $STACKYARD_SITE).")
 @click.option("--debug", is_flag=True, help="Print a traceback on errors.")
 @click.pass_context

@@ -13,6 +13,7 @@ import re
 import stat
 import warnings
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ class Settings:
 
     yard_option: Path | None = None
     site_option: Path | None = None
-    keeps: bool = True
+    keeps: bool = field(default=True, kw_only=True)
 
     def site_file(self) -> Path | None:
         """The site.yaml in force, absolute, or None."""
