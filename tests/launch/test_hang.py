@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import MissingError
-from stackyard.launch.run.behind import behind
+from stackyard.launch.run.hang.behind import behind
 from support import torchstack
 from support.watched import Running, local_line, make_plan, nothing_left
 

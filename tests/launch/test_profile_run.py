@@ -18,7 +18,7 @@ from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.launch.api.profiling import ProfileRequest, profile_run
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.run.agentfile import plan_of
-from stackyard.launch.run.requester import Requester
+from stackyard.launch.run.asking.requester import Requester
 from support import torchstack
 from support.accounts import Accounts
 from support.cli import stackyard
@@ -148,7 +148,7 @@ ASK = """
 import sys
 from pathlib import Path
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.requester import Requester
+from stackyard.launch.run.asking.requester import Requester
 Requester(StepPaths(Path(sys.argv[1])), "")
 """
 LOOK = "import os, sys; os.stat(sys.argv[1])"

@@ -17,7 +17,7 @@ from stackyard.host.run.identity import whoami
 from stackyard.launch.records.paths import RunPaths, StepPaths
 from stackyard.launch.records.record import read_run
 from stackyard.launch.records.status import current_status
-from stackyard.launch.run.requester import Answer, Requester
+from stackyard.launch.run.asking.requester import Answer, Requester
 
 LOOK_S = 0.5
 MORE_S = 600.0

@@ -53,8 +53,8 @@ foreground, both streams into the rank's log.
     {"unstaged": {"why", ..}}       it cannot go on
     {"unstaging": true}             it removes what was staged
 
-`stackyard profile` connects to the hub too and proves that it knows the secret; `stackyard.launch.run.asking` has what
-it says.
+`stackyard profile` connects to the hub too and proves that it knows the secret: `stackyard.launch.run.asking.passing`
+has what it says.
 
 A node from which the hub has received no message for `lost_s` (heartbeat timeout) is lost. An agent that loses its
 connection to the hub ends its ranks.

@@ -18,11 +18,11 @@ from stackyard.launch.node.machine import OF_USERS
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.outcome import State
 from stackyard.launch.records.paths import StepPaths
-from stackyard.launch.run.asking import Asking
+from stackyard.launch.run.asking.passing import Asking
 from stackyard.launch.run.causes.verdict import TaskEnd, is_consequence
 from stackyard.launch.run.door import Door
 from stackyard.launch.run.go import bound, go_variables
-from stackyard.launch.run.hang import HangWatch
+from stackyard.launch.run.hang.watch import HangWatch
 from stackyard.launch.run.launcher import Launcher
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stackyard.launch.run.behind import behind
+from stackyard.launch.run.hang.behind import behind
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
 from stackyard.launch.run.seen import StepFacts

@@ -22,7 +22,7 @@ AGENT_MOST = 16 << 20
 
 @dataclass(frozen=True)
 class Answer:
-    """One process's answer. `values` are those of the probe; `error`: why it has none."""
+    """One process's answer. `values` are those of the probe; `error`: why it did not answer."""
 
     task: int
     pid: int
@@ -31,7 +31,7 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """Why there is no answer; empty with one."""
+        """The reason why it did not answer; empty if it did."""
         return "" if self.values.get("ok") else plain(str(self.values.get("error", "no answer")), 300)
 
 
