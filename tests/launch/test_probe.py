@@ -193,11 +193,14 @@ def test_sigterm_of_a_forked_worker_is_its_own(place: Path) -> None:
 import multiprocessing, os, signal, sys, time, torch
 worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,))
 worker.start(); worker.terminate(); worker.join()
+ready, tell = os.pipe()
 child = os.fork()
 if not child:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+    os.write(tell, b"1")
     while True: time.sleep(0.01)
-time.sleep(0.5); os.kill(child, signal.SIGTERM)
+os.read(ready, 1)
+os.kill(child, signal.SIGTERM)
 print(worker.exitcode, os.waitpid(child, 0)[1] >> 8)
 time.sleep(2)
 print(open(sys.argv[1]).read() if os.path.exists(sys.argv[1]) else "traces go on")

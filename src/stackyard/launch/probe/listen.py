@@ -34,6 +34,7 @@ class Probe:
         self.traces = {}  # type: dict[str, Any]
         self.results = {}  # type: dict[str, dict[str, Any]]
         self.until = {}  # type: dict[str, float]
+        self.masks = {}  # type: dict[int, Any]
         self.listening = self.ending = False
         self.woken, self.wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -67,9 +68,16 @@ class Probe:
                 before = _signal.set_wakeup_fd(self.wake)
                 if before != -1:
                     _signal.set_wakeup_fd(before)
-                os.register_at_fork(after_in_child=self._forked)
+                os.register_at_fork(before=self._fork, after_in_parent=self._unmask, after_in_child=self._forked)
         except ValueError:  # not the main thread
             pass
+
+    def _fork(self) -> "None":
+        """Hold SIGTERM back until the new process has left the descriptor that wakes this one."""
+        self.masks[_thread.get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, [TERM])
+
+    def _unmask(self) -> "None":
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, self.masks.pop(_thread.get_ident(), ()))
 
     def _forked(self) -> "None":
         """In a forked process: its SIGTERM is not this one's."""
@@ -78,6 +86,7 @@ class Probe:
         before = _signal.set_wakeup_fd(-1)
         if before not in (-1, self.wake):
             _signal.set_wakeup_fd(before)
+        self._unmask()
 
     def terminated(self, number: "int", _frame: "object") -> "None":
         """The handler of SIGTERM: as without one, but for the traces."""
