@@ -26,7 +26,7 @@ PAGES = sorted(
 COMMAND = re.compile(r"stackyard(?= )((?: (?:[^\s`|;&()\"#]|\"[^\"]*\")+)+)")
 FOREIGN = {
     "--mpi": "srun", "--overlap": "srun", "--nodelist": "srun", "--smpiargs": "jsrun", "--binding-args": "horovodrun",
-    "--shm-size": "podman", "--host": "mpirun", "--hostfile": "mpirun",
+    "--shm-size": "podman", "--offload-arch": "hipcc", "--host": "mpirun", "--hostfile": "mpirun",
 }  # fmt: skip
 """Options in remedies that are other programs'."""
 

@@ -23,7 +23,7 @@ WORDS = {
     "extend": ("extend", "--name", "mine", "--pip", "six", "--base", "x"), "export": ("export", "x"),
     "launch": ("launch", "-N", "1", "-r", "1", "true"), "submit": ("submit", "-N", "1", "true"),
     "explain": ("explain", "-N", "1", "true"), "lint": ("lint", "job.sh"), "image": ("image", "list"),
-    "report": ("report", "study"),
+    "report": ("report", "study"), "board": ("board", "run"), "profile": ("profile", "run"),
     "recipe": ("recipe", "x", "--as", "def", "--base", "docker://debian", "-o", "r"),
     "bindings": ("bindings", "detect"), "default": ("default", "x"),
     "schema": ("schema", "site"), "move": ("move", "elsewhere"), "diff": ("diff", "x", "y"), "why": ("why", "x", "y"),

@@ -96,6 +96,14 @@ def test_an_exception_without_a_rule_precedes_what_follows_from_it(tmp_path: Pat
     assert (diagnosis.rule, diagnosis.line, diagnosis.cause) == (EXCEPTION, 4, "the program raised mylib.BadSample")
 
 
+@pytest.mark.parametrize("before", ["INFO model loaded\n", "WARNING: retrying\n"])
+def test_a_traceback_at_the_end_of_a_log_counts_whatever_was_logged_before_it(before: str, tmp_path: Path) -> None:
+    """Where the program goes on, it belongs to the warning."""
+    assert found(written(tmp_path, before + OOM)).rule == "gpu-memory"
+    assert found(written(tmp_path, before + OOM + "0 successful operations.\n\n")).rule == "gpu-memory"
+    assert not found(written(tmp_path, before + OOM + "epoch 1 loss 0.5\n" * 20)).failed
+
+
 def test_of_several_files_the_time_decides(tmp_path: Path) -> None:
     full, gone = "OSError: [Errno 28] No space left on device", "ModuleNotFoundError: No module named 'x'"
     written(tmp_path, f"2026-11-28 10:00:05,000 start\n{full}\n", "logs/rank-00000.log")

@@ -97,7 +97,7 @@ def test_a_full_disk_ends_nothing(site: Site, ending: str, tmp_path: Path) -> No
     """The run directory is on a disk that is full from the first line of the ranks on."""
     programs.need("mount")
     script = (
-        f"cd {shlex.quote(str(site.directory))} && mount -t tmpfs -o size=400k none . && cd $PWD || exit 99\n"
+        f"cd {shlex.quote(str(site.directory))} && mount -t tmpfs -o size=600k none . && cd $PWD || exit 99\n"
         '"$@" & pid=$!\n'
         f"while ! [ -e {shlex.quote(str(site.tmp))}/begun1 ]; do sleep 0.05; done\n"
         f"dd if=/dev/zero of=filler bs=1k 2>/dev/null; touch {shlex.quote(str(site.tmp))}/full\n"

@@ -30,6 +30,8 @@ STACKYARD = Path(sys.executable).with_name("stackyard")
 IS_WANTED = os.environ.get("STACKYARD_TEST_FORKS", "1") == "1"
 """``STACKYARD_TEST_FORKS=0`` starts each command line afresh, as a person does."""
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC", "MALLOC", "TZ", "COVERAGE")
+_OF_OTHERS = ("stackyard.launch.node", "stackyard.launch.probe.", "stackyard.images.squashfs.launcher", "stackyard.__")
+"""Modules that are not imported: they are programs for other processes, and act when they are."""
 _MOST = 1 << 22
 _LOCK = threading.Lock()
 _SERVER: list[str] = []
@@ -103,7 +105,7 @@ def _serve(path: str) -> None:
     import stackyard
 
     for module in pkgutil.walk_packages(stackyard.__path__, "stackyard."):
-        if not module.name.startswith(("stackyard.launch.node", "stackyard.images.squashfs.launcher", "stackyard.__")):
+        if not module.name.startswith(_OF_OTHERS):
             try:
                 importlib.import_module(module.name)
             except ImportError:

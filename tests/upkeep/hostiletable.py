@@ -165,6 +165,7 @@ VERBS: dict[str, list[str]] = {
     "report": ["report {beside}/study", "report {beside}/study -o {new}.html", "report {beside}/study {beside}/study"],
     "doctor": ["doctor {run}", "doctor {beside}", "doctor"],
     "runs": ["runs", "runs show {run}", "runs logs {run}", "runs show 2026-11-26-002"],
+    "profile": ["profile {run}"],
     "board": ["board {run}", "board {run} -- false {port}"],
     "image": ["image status", "image list", "image inspect {beside}/app.sif", "image check tool/1.0"],
     "recipe": ["recipe tool/3.0 --as containerfile --base docker://debian:trixie -o {new}"],

@@ -17,6 +17,7 @@ from stackyard.doctor.logs.redact import shown
 from stackyard.doctor.logs.sources import LogSource
 from stackyard.launch.api.causes import (
     KINDS,
+    LAST,
     Cause,
     Found,
     Line,
@@ -42,8 +43,6 @@ UNKNOWN, VAGUE = KINDS.index("unknown"), KINDS.index("vague")
 _LONG = re.compile(r"\d{4,}")
 MOST_FORMS = 50_000
 """Different lines that mention an error and have no cause, after which single lines are no longer compared."""
-LAST = 3.0
-"""The life of a stream after an exception that ended it, whatever a script around it prints of a good end."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from stackyard.launch.records.outcome import Cause
 from stackyard.launch.run.causes.lines import (
+    LAST,
     Line,
     LineFailure,
     Scan,
@@ -15,6 +16,6 @@ from stackyard.launch.run.causes.lines import (
 from stackyard.launch.run.causes.table import KINDS, Found, Rule, matcher, rules, site_rules, without_lines
 
 __all__ = [
-    "KINDS", "Cause", "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed", "is_quiet",
-    "matcher", "mentions_failure", "named_rank", "parse", "rules", "site_rules", "without_lines",
+    "KINDS", "LAST", "Cause", "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed",
+    "is_quiet", "matcher", "mentions_failure", "named_rank", "parse", "rules", "site_rules", "without_lines",
 ]  # fmt: skip

@@ -54,6 +54,10 @@ _RAISED = re.compile(
 _NAMED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b(?=: )")
 PLAIN = 0.1
 """How much a line counts as life that is not one of progress."""
+_IGNORED = "Exception ignored in"
+"""What Python prints before the traceback of an exception in a finaliser, which ends nothing."""
+LAST = 3.0
+"""The life of a stream after an exception that ended it, whatever a script around it prints of a good end."""
 MOST_LOOSE = 5
 """Lines without a margin in a traceback, as several ranks cause by printing at once; after more it was cut off."""
 
@@ -207,6 +211,7 @@ class Scan(Generic[T]):
         self._trace: list[Line] = []
         self._raised: Line | None = None
         self._last, self._margin, self._is_muted, self._loose = "", "", False, 0
+        self._muted: tuple[list[Line], Line | None, float] | None = None
 
     def feed(self, line: Line) -> None:
         """Add a line."""
@@ -223,15 +228,17 @@ class Scan(Generic[T]):
     @property
     def is_idle(self) -> bool:
         """Whether nothing has failed so far, so that lines without a word of failures change nothing."""
-        return not self.all and not self._trace
+        return not self.all and not self._trace and self._muted is None
 
     def skip(self, lines: float) -> None:
         """Count lines that were not fed."""
         self.life += lines * PLAIN
 
     def end(self) -> None:
-        """The end of the stream."""
+        """The end of the stream. A traceback at the end is a failure, also after a line that warns."""
         self._close()
+        if self._muted and self.life - self._muted[2] <= LAST:
+            self._add_trace(*self._muted[:2])
         self._forget()
 
     def _begin(self, line: Line) -> None:
@@ -263,10 +270,15 @@ class Scan(Generic[T]):
 
     def _close(self) -> None:
         trace, self._trace, raised, self._raised = self._trace, [], self._raised, None
-        if trace and not self._is_muted:
-            told = [one for one in trace if not one.text.startswith((" ", "\t")) or _TRACEBACK in one.text]
-            self._add(told, raised or told[-1], raised=raised is not None, is_cut=raised is None)
-            self._last = told[-1].text
+        if trace and self._is_muted:
+            self._muted = None if _IGNORED in self._last else (trace, raised, self.life)
+        elif trace:
+            self._add_trace(trace, raised)
+
+    def _add_trace(self, trace: list[Line], raised: Line | None) -> None:
+        told = [one for one in trace if not one.text.startswith((" ", "\t")) or _TRACEBACK in one.text]
+        self._add(told, raised or told[-1], raised=raised is not None, is_cut=raised is None)
+        self._last = told[-1].text
 
     def _single(self, line: Line) -> None:
         ends, quiet = self._signs.ends.search(line.text) is not None, is_quiet(line.text)
@@ -295,7 +307,7 @@ class Scan(Generic[T]):
 
     def _lives(self, text: str) -> None:
         self._last = text or self._last
-        if not self.all:
+        if not self.all and self._muted is None:
             return
         self.life += 1.0 if self._signs.progress.search(text) else PLAIN
         if self._signs.well.search(text):
