@@ -12,7 +12,8 @@ for name in names:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name not in ("horovod", "mpi4py", "ray", "torch"):  # of the stack in which these modules run
+        of_stacks = ("horovod", "jax", "memray", "mpi4py", "ray", "tensorflow", "torch")  # where these modules run
+        if error.name not in of_stacks:
             raise
 print(len(names), "modules")
 """
