@@ -122,7 +122,7 @@ def said(rule: str, how: str = "remedy", /, **values: object) -> Finding:
 
     Args:
         how: which of its remedies applies.
-        values: what the words name in braces; text of others is made harmless.
+        values: what the words name in braces; control characters in them are replaced.
     """
     row = words()["findings"][rule]
     safe = {name: plain(str(value), LONG) for name, value in values.items()}
