@@ -24,7 +24,7 @@ test: .venv/.installed-dev  ## lint, types and all tests but the long ones, with
 	@PYTHONPATH=tests $(BIN)/python -m support.prepare
 	$(BIN)/pytest -n $(JOBS) --dist worksteal --timeout 400 $(SLOWEST) -m "not long and not bare and not rare"
 
-test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (26 minutes)
+test-long: .venv/.installed-dev  ## tests that compile Horovod, start Ray, wait for timeouts, try every combination (28 minutes)
 	@scripts/test-programs.sh long
 	@$(BIN)/python -m compileall -q src tests/standins
 	$(BIN)/pytest -n $(LONG_JOBS) --dist loadfile --no-loadscope-reorder $(SLOWEST) -m long

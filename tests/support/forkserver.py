@@ -1,4 +1,4 @@
-"""A process that has imported the program, and forks for each command line: half the CPU time.
+"""A process that has imported the program, and forks for each command line, which saves the imports.
 
 What runs is the same program in a process of its own, with the caller's directory, environment and umask; only the
 start of Python and the imports are shared. Variables that Python itself reads when it starts need a real start
@@ -32,7 +32,6 @@ IS_WANTED = os.environ.get("STACKYARD_TEST_FORKS", "1") == "1"
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "GLIBC", "MALLOC", "TZ", "COVERAGE")
 _OF_OTHERS = ("stackyard.launch.node", "stackyard.launch.probe.", "stackyard.images.squashfs.launcher", "stackyard.__")
 """Modules that are not imported: they are programs for other processes, and act when they are."""
-_MOST = 1 << 22
 _LOCK = threading.Lock()
 _SERVER: list[str] = []
 
