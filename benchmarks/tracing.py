@@ -14,8 +14,9 @@ PROGRAM = """
 import json, sys, time, types
 from importlib.machinery import SourceFileLoader
 import torch
-trace = types.ModuleType("torch_trace")
-SourceFileLoader("torch_trace", sys.argv[1]).exec_module(trace)
+probe = sys.modules["stackyard_probe"] = types.ModuleType("stackyard_probe")  # as sitecustomize.py does it
+SourceFileLoader("stackyard_probe", sys.argv[1] + "/listen.py").exec_module(probe)
+trace = probe.get(sys.argv[1]).trace("torch")
 torch.set_num_threads(1)
 layers = [layer for _ in range(12) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
 model = torch.nn.Sequential(*layers)
@@ -66,8 +67,8 @@ def measure(pairs: int = PAIRS) -> list[Figure]:
 
     python = torchstack.python(torchstack.torch_yard())
     with scratch("tracing") as directory:
-        trace = REPOSITORY / "src" / "stackyard" / "launch" / "probe" / "torch_trace.py"
-        words = [python, "-c", PROGRAM, trace, directory / "out", str(pairs)]
+        probe = REPOSITORY / "src" / "stackyard" / "launch" / "probe"
+        words = [python, "-c", PROGRAM, probe, directory / "out", str(pairs)]
         done = subprocess.run(words, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return [_figure(name, [tuple(line[name]) for line in lines]) for name in ("before", "after")]

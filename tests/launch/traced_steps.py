@@ -16,8 +16,9 @@ from itertools import islice
 import torch
 
 PROBE, OUT = sys.argv[1:3]
-trace = types.ModuleType("torch_trace")
-SourceFileLoader("torch_trace", os.path.join(PROBE, "torch_trace.py")).exec_module(trace)  # as the probe does it
+probe = sys.modules["stackyard_probe"] = types.ModuleType("stackyard_probe")  # as sitecustomize.py does it
+SourceFileLoader("stackyard_probe", os.path.join(PROBE, "listen.py")).exec_module(probe)
+trace = probe.get(PROBE).trace("torch")
 torch.set_num_threads(1)
 model = torch.nn.Linear(16, 16)
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(80, 16)), batch_size=8)

@@ -22,7 +22,8 @@ more until a framework is imported: then `listen` answers on a UNIX socket of th
     ends_itself                     optional: true if it ends after `seconds` without the probe
 
 with ``{"output_dir", "rank", "steps": [10, 20] or None, "seconds": 10 or None, "shapes", "memory"}``. A trace counts
-steps itself, from its own start; after `seconds` the probe calls `stop`, as at exit and on SIGTERM.
+steps itself, from its own start; after `seconds` the probe calls `stop`, as at exit and on SIGTERM. What the traces
+share is window.py, which the probe gives them: ``sys.modules["stackyard_probe"].window()``.
 
 **Requests** are one JSON line each to ``<pid>.sock`` in that directory, and so are the answers, ``{"ok": true, ..}`` or
 ``{"ok": false, "error": "what: why"}``:

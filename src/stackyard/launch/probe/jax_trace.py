@@ -4,13 +4,9 @@ Beside it the same as trace events, ``rank-00000.trace.json.gz``, which Perfetto
 loader of its own: a step is a ``jax.profiler.StepTraceAnnotation`` of the program, which training loops for JAX have;
 without one, seconds are traced. Loaded by path in the user's Python.
 """
-# ruff: noqa: PTH118, PTH120
 
-import importlib.util
-import os
 import sys
 import threading
-import time
 
 import jax  # type: ignore[import-not-found, unused-ignore]
 
@@ -18,10 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_HERE = os.path.dirname(sys._getframe().f_code.co_filename)
-_spec = importlib.util.spec_from_file_location("_window", os.path.join(_HERE, "window.py"))  # type: Any
-window = importlib.util.module_from_spec(_spec)  # type: Any
-_spec.loader.exec_module(window)
+window = sys.modules["stackyard_probe"].window()  # type: Any
 
 NO_STEPS = (
     "it has no jax.profiler.StepTraceAnnotation, so it has no steps; add one, or trace seconds instead (duration=10)"
@@ -71,8 +64,7 @@ class Tool:
     name, warm_up, any_thread = "jax", 0, True
 
     def __init__(self, options: "dict[str, Any]") -> None:
-        self.options, self.directory, self.ended = options, "", False  # type: dict[str, Any], str, bool
-        self.began_ns = 0
+        self.files, self.ended = window.XlaFiles(options), False
 
     def begin(self, step: int) -> None:
         """Record from now on, or once the program uses JAX.
@@ -82,14 +74,9 @@ class Tool:
         bridge = sys.modules.get("jax._src.xla_bridge")
         ready = getattr(bridge, "backends_are_initialized", lambda: True)
         if ready():
-            self._begin()
+            jax.profiler.start_trace(self.files.begin())
         else:
             window.later(0.1, lambda: None if self.ended else self.begin(step))
-
-    def _begin(self) -> None:
-        self.directory = window.own_directory(self.options["output_dir"])
-        self.began_ns = time.time_ns()
-        jax.profiler.start_trace(self.directory)
 
     def mark(self, step: int) -> None:
         """The program marks its steps itself."""
@@ -97,10 +84,10 @@ class Tool:
     def end(self) -> "list[str]":
         """Stop, and keep the trace."""
         self.ended = True
-        if not self.directory:
+        if not self.files.directory:
             raise ValueError("the program has not used JAX")
         jax.profiler.stop_trace()
-        return list(window.collect(self.directory, self.options, self.began_ns))
+        return list(self.files.keep())
 
 
 _trace = window.Trace("jax", lambda options: (Tool(options), Steps()))

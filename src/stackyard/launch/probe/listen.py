@@ -114,16 +114,25 @@ class Probe:
         """Load a trace and start it."""
         if name in self.traces and self._runs(name):
             raise ValueError(f"{name} is traced already")
-        path = os.path.join(self.here, name + "_trace.py")
-        if not name.isidentifier() or not os.path.exists(path):
-            raise ValueError(f"no such trace: {name}")
-        trace = self.traces.get(name) or _load(f"stackyard_{name}_trace", path)
+        trace = self.traces.get(name) or self.trace(name)
         trace.start(dict({"rank": self.rank}, **options))
         self.results.pop(name, None)
         self.traces[name] = trace
         if options.get("seconds") and not getattr(trace, "ends_itself", False):
             self.until[name] = time.monotonic() + float(options["seconds"])
         return {}
+
+    def trace(self, name: "str") -> "Any":
+        """Load a trace. Raises ValueError if there is none of this name."""
+        if not name.isidentifier() or not os.path.exists(os.path.join(self.here, name + "_trace.py")):
+            raise ValueError(f"no such trace: {name}")
+        return self.load(name + "_trace")
+
+    def load(self, name: "str") -> "Any":
+        """Run a file of the probe as a module of its own."""
+        module = type(sys)("stackyard_" + name)
+        SourceFileLoader(module.__name__, os.path.join(self.here, name + ".py")).exec_module(module)
+        return module
 
     def stop(self, name: "str") -> "dict[str, Any]":
         """Stop a trace; what it has written."""
@@ -193,8 +202,7 @@ class Probe:
             names = [request["trace"]] if "trace" in request else list(self.traces)
             return {"stopped": {name: self.stop(name) for name in names}}
         if what == "recorder":
-            load = _load("stackyard_recorder", os.path.join(self.here, "recorder.py"))
-            return dict(load.dump(request["output"], self.rank))
+            return dict(self.load("recorder").dump(request["output"], self.rank))
         raise ValueError(f"no such request: {what}")
 
 
@@ -210,12 +218,6 @@ def _record(version: "str") -> "None":
     parts = version.split(".")
     if len(parts) > 1 and parts[1].isdigit() and (parts[0], int(parts[1])) < ("2", 9):
         os.environ.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")
-
-
-def _load(name: "str", path: "str") -> "Any":
-    module = type(sys)(name)
-    SourceFileLoader(name, path).exec_module(module)
-    return module
 
 
 def _bound(here: "str", name: "str") -> "Any":
@@ -245,7 +247,7 @@ def _said(error: "Exception") -> "str":
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
-_probe = []  # type: list[Probe]
+_probe, _window = [], []  # type: list[Probe], list[Any]
 
 
 def get(here: "str") -> "Probe":
@@ -253,3 +255,10 @@ def get(here: "str") -> "Probe":
     if not _probe:
         _probe.append(Probe(here))
     return _probe[0]
+
+
+def window() -> "Any":
+    """What the traces share, window.py, once the first of them needs it."""
+    if not _window:
+        _window.append(_probe[0].load("window"))
+    return _window[0]

@@ -2,10 +2,7 @@
 
 Loaded by path in the user's Python at the start of the program.
 """
-# ruff: noqa: PTH118, PTH120
 
-import importlib.util
-import os
 import sys
 
 import memray  # type: ignore[import-not-found, unused-ignore]
@@ -14,10 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_HERE = os.path.dirname(sys._getframe().f_code.co_filename)
-_spec = importlib.util.spec_from_file_location("_window", os.path.join(_HERE, "window.py"))  # type: Any
-window = importlib.util.module_from_spec(_spec)  # type: Any
-_spec.loader.exec_module(window)
+window = sys.modules["stackyard_probe"].window()  # type: Any
 
 
 class Tool:

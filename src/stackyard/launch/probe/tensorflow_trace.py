@@ -3,14 +3,9 @@
 TensorBoard's profile plugin (xprof) shows each rank as a host. A step is a batch of Keras' fit, or else an element
 that the program takes from a tf.data iterator. Loaded by path in the user's Python; TensorFlow 2.2 or newer.
 """
-# ruff: noqa: PTH118, PTH120
 
 import importlib
-import importlib.util
-import os
-import shutil
 import sys
-import time
 
 import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
@@ -18,10 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_HERE = os.path.dirname(sys._getframe().f_code.co_filename)
-_spec = importlib.util.spec_from_file_location("_window", os.path.join(_HERE, "window.py"))  # type: Any
-window = importlib.util.module_from_spec(_spec)  # type: Any
-_spec.loader.exec_module(window)
+window = sys.modules["stackyard_probe"].window()  # type: Any
 
 NO_STEPS = (
     "it neither calls Keras' fit nor iterates over a tf.data.Dataset: no steps; trace seconds instead (duration=10)"
@@ -98,14 +90,11 @@ class Tool:
     name, warm_up, any_thread = "tensorflow", 0, True
 
     def __init__(self, options: "dict[str, Any]") -> None:
-        self.options, self.directory, self.step = options, "", None  # type: dict[str, Any], str, Any
-        self.began_ns = 0
+        self.files, self.step = window.XlaFiles(options), None  # type: Any, Any
 
     def begin(self, step: int) -> None:
         """Record from this step on."""
-        self.directory = window.own_directory(self.options["output_dir"])
-        self.began_ns = time.time_ns()
-        tf.profiler.experimental.start(self.directory)
+        tf.profiler.experimental.start(self.files.begin())
         self.mark(step)
 
     def mark(self, step: int) -> None:
@@ -119,14 +108,14 @@ class Tool:
         """Stop, and forget what was recorded."""
         self.step = self.step.__exit__(None, None, None)
         tf.profiler.experimental.stop(save=False)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.files.drop()
 
     def end(self) -> "list[str]":
         """Stop, and keep the trace."""
         if self.step is not None:
             self.step.__exit__(None, None, None)
         tf.profiler.experimental.stop()
-        return list(window.collect(self.directory, self.options, self.began_ns))
+        return list(self.files.keep())
 
 
 _trace = window.Trace("tensorflow", lambda options: (Tool(options), Steps()))

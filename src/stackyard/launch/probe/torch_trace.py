@@ -10,7 +10,6 @@ Loaded by path in the user's Python, from 3.6 on; torch 1.8.1 or newer, for step
 
 import gzip
 import importlib
-import importlib.util
 import json
 import os
 import shutil
@@ -25,10 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_HERE = os.path.dirname(sys._getframe().f_code.co_filename)
-_spec = importlib.util.spec_from_file_location("_window", os.path.join(_HERE, "window.py"))  # type: Any
-window = importlib.util.module_from_spec(_spec)  # type: Any
-_spec.loader.exec_module(window)
+window = sys.modules["stackyard_probe"].window()  # type: Any
 
 NO_STEPS = "it has neither an optimizer nor a DataLoader, so it has no steps; trace seconds instead (duration=10)"
 

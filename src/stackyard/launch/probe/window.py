@@ -6,7 +6,7 @@ said once on stderr, the trace ends, and the program goes on.
 
 Loaded by path in the user's Python, from 3.6 on; standard library alone.
 """
-# ruff: noqa: PTH103, PTH108, PTH110, PTH118, PTH119
+# ruff: noqa: PTH103, PTH108, PTH110, PTH118, PTH119, SIM105
 
 import ctypes
 import gc
@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -242,7 +243,10 @@ class AfterImport:
                 run(module)
                 self.function(module)
 
-            spec.loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
+            try:
+                spec.loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
+            except AttributeError:  # it is compiled, and accepts none: the module works, and is not known here
+                pass
         return spec
 
 
@@ -271,30 +275,46 @@ def own_directory(other: str) -> str:
     return tempfile.mkdtemp(prefix=".stackyard-trace-", dir=node)
 
 
-def collect(directory: str, options: "dict[str, Any]", began_ns: int) -> "list[str]":
-    """Keep what XLA's profiler has written below a directory, as TensorBoard expects it, but named by rank.
+class XlaFiles:
+    """What XLA's profiler writes, kept as TensorBoard expects it, but named by rank.
 
     It names ``plugins/profile/<time>/<host>.xplane.pb``: two ranks of a node would overwrite each other's, and each
-    rank would be a run of its own. Its trace events begin at 0; `began_ns` is added as Kineto does it.
+    rank would be a run of its own. Its trace events begin at 0; the time of the beginning is added as Kineto does it.
     """
-    target = os.path.join(options["output_dir"], "plugins", "profile", "stackyard")
-    files = []
-    try:
-        for path in [os.path.join(root, name) for root, _, names in os.walk(directory) for name in sorted(names)]:
-            end = next((end for end in (".xplane.pb", ".trace.json.gz") if path.endswith(end)), "")
-            if not end:
-                continue
-            if end == ".trace.json.gz":
-                _add_time(path, began_ns)
-            part = part_of(target, os.path.basename(path))
-            try:
-                shutil.copyfile(path, part)
-                files.append(keep(part, target, rank_name(options["rank"]) + end))
-            finally:
-                remove(part)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    return files
+
+    def __init__(self, options: "dict[str, Any]") -> None:
+        self.options, self.directory, self.began_ns = options, "", 0
+
+    def begin(self) -> str:
+        """The directory for the profiler, which begins now."""
+        self.directory, self.began_ns = own_directory(self.options["output_dir"]), int(time.time() * 1e9)
+        return self.directory
+
+    def drop(self) -> None:
+        """Remove what was written."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def keep(self) -> "list[str]":
+        """Give the files their names. Raises OSError: a full disk."""
+        target = os.path.join(self.options["output_dir"], "plugins", "profile", "stackyard")
+        files = []
+        try:
+            found = [os.path.join(root, name) for root, _, names in os.walk(self.directory) for name in sorted(names)]
+            for path in found:
+                end = next((end for end in (".xplane.pb", ".trace.json.gz") if path.endswith(end)), "")
+                if not end:
+                    continue
+                if end == ".trace.json.gz":
+                    _add_time(path, self.began_ns)
+                part = part_of(target, os.path.basename(path))
+                try:
+                    shutil.copyfile(path, part)
+                    files.append(keep(part, target, rank_name(self.options["rank"]) + end))
+                finally:
+                    remove(part)
+        finally:
+            self.drop()
+        return files
 
 
 def _add_time(path: str, began_ns: int) -> None:
