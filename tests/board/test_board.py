@@ -23,7 +23,8 @@ from stackyard.board.tools import TABLE, Tool, find, of_command
 from stackyard.core import plugins
 from stackyard.core.errors import InputError
 from stackyard.host.run.identity import hostname, whoami
-from stackyard.inputs.sites.sitemodels import BoardPolicy, Site
+from stackyard.inputs.sites.jobmodels import BoardPolicy
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.jobs.workspace import Workspace
 from stackyard.yard.layout import Yard
 from study.metricsbed import run_of

@@ -20,7 +20,8 @@ from stackyard.images.bindings.elf.versions import read_versions
 from stackyard.images.bindings.repair import to_runpath
 from stackyard.images.bindings.written import bindings_text
 from stackyard.inputs.sites.bindings import Bind, BoundOption, BoundPath, HostBindings, HostMpi, load_bindings
-from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, NodeKind, Site
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 from support import programs
 from support.cli import inside, stackyard
 

@@ -20,7 +20,7 @@ from stackyard.images.bindings.trace import opened_paths, with_opened
 from stackyard.images.bindings.tree import Tree
 from stackyard.images.bindings.written import bindings_text
 from stackyard.inputs.sites.bindings import Bind, BoundPath, BoundVariable, Family, HostBindings, load_bindings
-from stackyard.inputs.sites.sitemodels import ContainerPolicy
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
 from support import programs
 from support.cli import inside, stackyard
 

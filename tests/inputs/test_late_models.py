@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from stackyard.inputs import models
 from stackyard.inputs.reading.acceptance import UnclearValue
 from stackyard.inputs.reading.latemodel import LateModel
-from stackyard.inputs.sites import sitemodels
+from stackyard.inputs.sites import jobmodels, sitemodels
 from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 from stackyard.inputs.stacks import stackfile
 from stackyard.launch.request import intent, roles
 from stackyard.launch.request.intent import BatchOptions, Intent
 
 MODELS = sorted(
-    {each for module in (sitemodels, models, stackfile, intent, roles) for each in vars(module).values()
+    {each for module in (jobmodels, sitemodels, models, stackfile, intent, roles) for each in vars(module).values()
      if isinstance(each, type) and issubclass(each, LateModel) and each is not LateModel},
     key=lambda each: each.__name__,
 )  # fmt: skip

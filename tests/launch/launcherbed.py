@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.layout.roles import place_roles, together
 from stackyard.launch.plan.launchers import TABLE

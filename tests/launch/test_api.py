@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError, MissingError
-from stackyard.inputs.sites.sitemodels import NodeKind, Scheduler, Site
+from stackyard.inputs.sites.jobmodels import Scheduler
+from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.api import commands, explaining, jobs, runs
 from stackyard.yard.layout import Yard
 from support.watched import Heard

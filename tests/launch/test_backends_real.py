@@ -12,7 +12,8 @@ import pytest
 
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.core.errors import MissingError
-from stackyard.inputs.sites.sitemodels import ContainerPolicy, LaunchPolicy, Site
+from stackyard.inputs.sites.jobmodels import ContainerPolicy, LaunchPolicy
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.plan import containers
 from stackyard.launch.plan.backends import BackendContext, choose, get
 from stackyard.launch.plan.model import LaunchLine, Plan

@@ -13,7 +13,7 @@ from batchbed import CSM, FLUX, LSF, PBS, POLARIS, REQUESTS, SUMMIT, TUOLUMNE, r
 
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.host.run.command import CommandError
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import Allocation, JobState

@@ -12,7 +12,7 @@ import pytest
 from batchbed import request
 
 from stackyard.host.run.command import CommandError
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import JobState

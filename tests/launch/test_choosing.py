@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import MissingError
-from stackyard.inputs.sites.sitemodels import Scheduler, Site
+from stackyard.inputs.sites.jobmodels import Scheduler
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.plan.choosing import launcher_name
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan

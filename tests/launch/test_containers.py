@@ -11,7 +11,8 @@ import pytest
 from stackyard.core.change import EnvironmentChange, Prepend, Set
 from stackyard.core.errors import InputError, MissingError
 from stackyard.images.bindings.families import families
-from stackyard.inputs.sites.sitemodels import ContainerPolicy, LaunchPolicy, Site
+from stackyard.inputs.sites.jobmodels import ContainerPolicy, LaunchPolicy
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.containers import APART, wrap
 from stackyard.launch.plan.model import RankProgram, Wrapper

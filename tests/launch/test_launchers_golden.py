@@ -8,7 +8,7 @@ import re
 import pytest
 from launcherbed import CSM, FRONTIER, GOLDEN, LAYOUTS, LUMI_G, PERLMUTTER, SLURM, SUMMIT, packed, text_of
 
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.launchers import TABLE, default_name, get
 from stackyard.launch.plan.model import LaunchRequest

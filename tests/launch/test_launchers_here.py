@@ -13,7 +13,7 @@ import pytest
 from launcherbed import ready
 
 from stackyard.host.run.command import Result, run, which
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Block, Layout, Node, NodeDomain, Slot
 from stackyard.launch.plan.launchers import get
 from stackyard.launch.plan.launchers.local import SPAWN

@@ -12,7 +12,7 @@ import pytest
 from launcherbed import CSM, ready
 
 from stackyard.host.run.command import run
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.placing import plan_layout
 from stackyard.launch.plan.launchers import get

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from stackyard.inputs.sites.sitemodels import Scheduler, Site
+from stackyard.inputs.sites.jobmodels import Scheduler
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Allocation

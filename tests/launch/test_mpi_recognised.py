@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.inputs.sites.sitemodels import Scheduler, Site
+from stackyard.inputs.sites.jobmodels import Scheduler
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.plan.backends import choose, needs_mpi
 from stackyard.launch.plan.backends.source import uses_mpi
 from stackyard.launch.plan.context import PlanContext

@@ -13,7 +13,8 @@ import pytest
 
 from stackyard.core.errors import InputError
 from stackyard.host.run import process
-from stackyard.inputs.sites.sitemodels import NodeKind, Scheduler, Site
+from stackyard.inputs.sites.jobmodels import Scheduler
+from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.api import jobs
 from stackyard.launch.jobs.carry_out import _plan
 from stackyard.launch.jobs.restarts import Attempts

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from stackyard.inputs.sites.sitemodels import LaunchPolicy, Scheduler, Site
+from stackyard.inputs.sites.jobmodels import LaunchPolicy, Scheduler
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.api import jobs
 from stackyard.launch.jobs.batch import batch_script
 from stackyard.yard.layout import Yard

@@ -8,16 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from stackyard.inputs.sites.jobmodels import ContainerPolicy, LaunchPolicy, Scheduler
 from stackyard.inputs.sites.site import load_site
-from stackyard.inputs.sites.sitemodels import (
-    ContainerPolicy,
-    Domain,
-    LaunchPolicy,
-    NodeKind,
-    Reference,
-    Scheduler,
-    Site,
-)
+from stackyard.inputs.sites.sitemodels import Domain, NodeKind, Reference, Site
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.layout.nodes import node_of, pick_kind
 from stackyard.launch.layout.picture import draw

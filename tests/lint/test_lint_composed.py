@@ -12,7 +12,8 @@ import pytest
 from composing import TAGS, Truth, composed
 
 from stackyard.core.errors import InputError
-from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Scheduler, Site
+from stackyard.inputs.sites.jobmodels import Scheduler
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.lint.api import lint_text, to_intent

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Scheduler, Site
+from stackyard.inputs.sites.jobmodels import Scheduler
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 from stackyard.lint.api import lint_file, lint_text
 from stackyard.lint.reference import reference_text
 from stackyard.lint.rules import TABLE

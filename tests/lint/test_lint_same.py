@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Scheduler, Site
+from stackyard.inputs.sites.jobmodels import Scheduler
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, LaunchPolicy, NodeKind, Scheduler, Site
+from stackyard.inputs.sites.jobmodels import ContainerPolicy, LaunchPolicy, Scheduler
+from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 from stackyard.lint.api import lint_file, lint_text
 
 ONE = "#!/bin/bash\n#SBATCH --time=10 --nodes=1 --gpus-per-node=4 {}\n"

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from stackyard.inputs.schema import schema as input_schema
     from stackyard.inputs.sites.bindings import HostBindings as HostBindings
     from stackyard.inputs.sites.bindings import load_bindings as load_bindings
+    from stackyard.inputs.sites.jobmodels import ContainerPolicy as ContainerPolicy
     from stackyard.inputs.sites.settings import Settings as Settings
     from stackyard.inputs.sites.settings import scratch_yard as scratch_yard
     from stackyard.inputs.sites.sitemodels import BaseImage as BaseImage
     from stackyard.inputs.sites.sitemodels import BaseLicence as BaseLicence
-    from stackyard.inputs.sites.sitemodels import ContainerPolicy as ContainerPolicy
     from stackyard.inputs.sites.sitemodels import Site as Site
     from stackyard.inputs.sites.siteyard import site_root as site_root
     from stackyard.inputs.stacks.naming import given as given_name

@@ -25,8 +25,9 @@ from stackyard.images.bindings.profiles import missing_here
 from stackyard.images.bindings.tree import Tree
 from stackyard.images.bindings.view import Contents, User, View, contents, view
 from stackyard.inputs.sites.bindings import HostBindings
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
 from stackyard.inputs.sites.library_directories import LIBRARIES
-from stackyard.inputs.sites.sitemodels import ContainerPolicy, Gpu, Site
+from stackyard.inputs.sites.sitemodels import Gpu, Site
 
 _SHOWN = 4
 _OF_AN_MPI = (

@@ -26,8 +26,8 @@ from stackyard.images.bindings.charliecloud import linked
 from stackyard.images.bindings.families import mpi_sonames
 from stackyard.images.bindings.profiles import files_of
 from stackyard.inputs.sites.bindings import HostBindings
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
 from stackyard.inputs.sites.library_directories import CHARLIECLOUD
-from stackyard.inputs.sites.sitemodels import ContainerPolicy
 
 RUN_S = 1800
 

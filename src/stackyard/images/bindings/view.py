@@ -15,8 +15,8 @@ from stackyard.images.bindings.families import companion_sonames, mpi_sonames
 from stackyard.images.bindings.loader import LoadedFile, Loader, read_elf
 from stackyard.images.bindings.profiles import files_of
 from stackyard.images.bindings.tree import Tree
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
 from stackyard.inputs.sites.library_directories import LIBRARIES
-from stackyard.inputs.sites.sitemodels import ContainerPolicy
 
 _UNSEEN = frozenset({"/proc", "/sys", "/dev", "/tmp", "/run"})
 _BASE = "/.singularity.d/env/99-base.sh"

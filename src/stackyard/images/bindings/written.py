@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from stackyard.core.change import EnvironmentChange, Operation, SetRestorable
 from stackyard.inputs.sites.bindings import FORMAT, HostBindings
-from stackyard.inputs.sites.sitemodels import ContainerPolicy
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
 
 _PLAIN = re.compile(r"[A-Za-z/][\w/.*+-]*(?: [\w/.'()-]+)*")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}

@@ -19,8 +19,8 @@ from pydantic import AfterValidator, Field
 from stackyard.inputs.reading.base import Model
 from stackyard.inputs.reading.versioned import load_versioned
 from stackyard.inputs.reading.words import Text, VariableName, VariableValue
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
 from stackyard.inputs.sites.library_directories import APPTAINER, Place
-from stackyard.inputs.sites.sitemodels import ContainerPolicy
 
 FORMAT = 1
 

@@ -8,7 +8,7 @@ from stackyard.core.errors import InputError, MissingError
 from stackyard.host.machine.daemons import slurm_settings
 from stackyard.host.machine.mpi import Mpi, find_mpi
 from stackyard.host.run.command import run, which
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.plan import backends, launchers
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine

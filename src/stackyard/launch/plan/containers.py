@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.core.errors import InputError
 from stackyard.core.pymodules import script_of
-from stackyard.inputs.sites.sitemodels import ContainerPolicy, Site
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import runtimes
 from stackyard.launch.plan.backends.base import HELPERS

@@ -11,7 +11,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
 from stackyard.core.secrets import HIDDEN
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.request.intent import BatchOptions
 

@@ -6,7 +6,7 @@ Otherwise a job may be rejected late, or silently: a routing queue of PBS can ac
 from __future__ import annotations
 
 from stackyard.core.findings import Finding, counted
-from stackyard.inputs.sites.sitemodels import QueueLimit
+from stackyard.inputs.sites.jobmodels import QueueLimit
 from stackyard.launch.plan.model import BatchRequest
 from stackyard.launch.plan.schedulers import heads
 

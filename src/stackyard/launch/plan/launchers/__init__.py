@@ -8,7 +8,7 @@ Nothing on a command line grows with the number of hosts, except a compressed ho
 from __future__ import annotations
 
 from stackyard.core import plugins
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.launchers.flux import Flux
 from stackyard.launch.plan.launchers.jsrun import Jsrun

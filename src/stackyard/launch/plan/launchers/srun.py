@@ -11,7 +11,7 @@ from dataclasses import replace
 from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding, counted
 from stackyard.core.hostlist import compress
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.launchers.words import (
     Words,

@@ -6,8 +6,8 @@ from dataclasses import field
 
 from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
+from stackyard.inputs.sites.jobmodels import ContainerPolicy
 from stackyard.inputs.sites.library_directories import APPTAINER, Place
-from stackyard.inputs.sites.sitemodels import ContainerPolicy
 from stackyard.launch.plan.model import Wrapper
 
 WIRED = ("${STACKYARD_WIRED}",)

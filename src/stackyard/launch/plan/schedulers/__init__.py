@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from stackyard.core import plugins
 from stackyard.core.errors import InputError
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.plan.schedulers.base import Batch, NoScheduler
 from stackyard.launch.plan.schedulers.flux import Flux
 from stackyard.launch.plan.schedulers.lsf import Lsf

@@ -9,7 +9,7 @@ from typing import Protocol
 from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.run.command import which
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Node
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.host.run.command import CommandError
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobPhase, JobState
 from stackyard.launch.plan.schedulers import heads
 from stackyard.launch.plan.schedulers.asking import ask

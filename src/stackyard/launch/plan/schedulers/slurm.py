@@ -13,7 +13,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.core.hostlist import expand
 from stackyard.host.run.command import run, which
-from stackyard.inputs.sites.sitemodels import Scheduler
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.plan.model import Allocation, BatchHead, BatchRequest, JobState
 from stackyard.launch.plan.schedulers import heads, slurm_nodes
 from stackyard.launch.plan.schedulers.base import Batch
