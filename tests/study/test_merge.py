@@ -12,6 +12,7 @@ import pytest
 
 from stackyard.core.errors import InputError
 from stackyard.study.profiles import merge as module
+from stackyard.study.profiles import stream
 from stackyard.study.profiles.merge import Timeline, merge
 from support.gputrace import BASE_NS, write_gpu_traces
 
@@ -77,7 +78,10 @@ def merged(profile: Path) -> tuple[Timeline, list[dict[str, Any]]]:
     return timeline, read(profile / "timeline.json.gz")
 
 
-def test_all_ranks_on_one_clock(profile: Path) -> None:
+@pytest.mark.parametrize("block", [7, 1 << 20])
+def test_all_ranks_on_one_clock(profile: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(stream, "BLOCK", block)  # in which a clock may be cut in two
+    (profile / "torch" / "rank-00009.pt.trace.json.gz").symlink_to("gone")
     timeline, events = merged(profile)
     check(events)
     processes = [event["args"]["name"] for event in events if event.get("name") == "process_name"]
@@ -88,7 +92,9 @@ def test_all_ranks_on_one_clock(profile: Path) -> None:
     (negotiation,) = (event for event in events if event.get("name") == "NEGOTIATE_ALLREDUCE")
     assert negotiation["ts"] == 2000 + (1_700_000_000_001_000 - BASE_NS / 1000)
     assert timeline.left_out == {"a known name and its argument in metadata": 1}
-    assert timeline.unread == {"horovod/timeline.json": "its end is missing"}
+    assert timeline.unread == {
+        "horovod/timeline.json": "its end is missing", "torch/rank-00009.pt.trace.json.gz": "No such file or directory",
+    }  # fmt: skip
     assert sum(timeline.traces.values()) == sum(event["ph"] != "M" for event in events) - 2  # ends that were added
 
 

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
@@ -23,7 +22,7 @@ from typing import Any
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.host.files.at import open_regular
-from stackyard.study.profiles.stream import Reading, read_events
+from stackyard.study.profiles.stream import EndError, Reading, blocks, read_events
 from stackyard.yard.write.atomic import temporary
 
 SOURCES = {
@@ -33,7 +32,7 @@ SOURCES = {
     "horovod": "horovod/timeline.json",
 }
 """The traces of a run that are trace events, below its ``profile/``."""
-_CLOCK = re.compile(rb'"(baseTimeNanoseconds|start_time_since_epoch_in_micros)"\s*:\s*(\d{1,19})')
+_CLOCK = re.compile(rb'"(baseTimeNanoseconds|start_time_since_epoch_in_micros)"\s*:\s*(\d{1,19})\D')
 _RANK = re.compile(r"rank-(\d{1,9})")
 _METADATA = {"process_name": "name", "process_labels": "labels", "process_sort_index": "sort_index",
              "thread_name": "name", "thread_sort_index": "sort_index"}  # fmt: skip
@@ -97,15 +96,14 @@ def _clocks(files: list[tuple[str, Path]]) -> dict[Path, float]:
 
 def _clock(path: Path) -> int:
     """The time of day of a trace's time 0 in nanoseconds; 0: unknown."""
+    text = b""
     try:
         with open_regular(path) as stream:
-            source = gzip.GzipFile(fileobj=stream) if path.suffix == ".gz" else stream
-            before = b""
-            while block := source.read(1 << 20):
-                if match := _CLOCK.search(before + block + b" "):
+            for block in blocks(stream, Reading()):
+                text = text[-100:] + block
+                if match := _CLOCK.search(text):
                     return int(match[2]) * (1 if match[1].startswith(b"base") else 1000)
-                before = block[-100:]
-    except (OSError, EOFError, zlib.error):
+    except (OSError, EndError):
         pass  # said when its events are read
     return 0
 
@@ -116,7 +114,11 @@ def _merged(
     numbers, room = count(1), MOST_MB * 10**6
     for kind, path in files:
         name, reading = str(path.relative_to(profile)), Reading()
-        room -= path.stat().st_size
+        try:
+            room -= path.stat().st_size
+        except OSError as error:
+            timeline.unread[name] = error.strerror or str(error)
+            continue
         if room < 0:
             timeline.unread[name] = f"the traces before it have {MOST_MB} MB"
             continue

@@ -46,7 +46,7 @@ class Reading:
     head: dict[str, Any] = field(default_factory=dict)
 
 
-class _EndError(Exception):
+class EndError(Exception):
     """The trace cannot be read further; the text says why."""
 
 
@@ -57,10 +57,10 @@ def read_events(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
         OSError: not a regular file, or it cannot be opened.
     """
     with open_regular(path) as stream:
-        text = _Text(_blocks(stream, reading))
+        text = _Text(blocks(stream, reading))
         try:
             yield from _top(text, reading.head)
-        except _EndError as error:
+        except EndError as error:
             reading.cut = str(error)
         except RecursionError:
             reading.cut = f"it is damaged: nested too deeply near byte {reading.bytes:,}"
@@ -109,24 +109,24 @@ class _Text:
         return bool(block)
 
     def peek(self) -> str:
-        """The next character that is not a space. Raises _EndError: there is none."""
+        """The next character that is not a space. Raises EndError: there is none."""
         while True:
             while self._at < len(self._buffer):
                 if (letter := self._buffer[self._at]) not in _SPACE:
                     return letter
                 self._at += 1
             if not self._more():
-                raise _EndError("its end is missing")
+                raise EndError("its end is missing")
 
     def take(self, letters: str) -> str:
         """The next character, which must be one of these."""
         if (letter := self.peek()) not in letters:
-            raise _EndError(f"it is damaged: {letter!r} where {' or '.join(letters)} is expected")
+            raise EndError(f"it is damaged: {letter!r} where {' or '.join(letters)} is expected")
         self._at += 1
         return letter
 
     def value(self) -> Any:
-        """The next JSON value. Raises _EndError: it is cut off, damaged, or longer than `MOST_VALUE`."""
+        """The next JSON value. Raises EndError: it is cut off, damaged, or longer than `MOST_VALUE`."""
         self.peek()
         while True:
             with suppress(ValueError):
@@ -135,13 +135,17 @@ class _Text:
                     self._at = end
                     return value
             if len(self._buffer) - self._at > MOST_VALUE:
-                raise _EndError(f"it is damaged, or has a value of more than {MOST_VALUE >> 20} MiB")
+                raise EndError(f"it is damaged, or has a value of more than {MOST_VALUE >> 20} MiB")
             if not self._more():
-                raise _EndError("its end is missing")
+                raise EndError("its end is missing")
 
 
-def _blocks(stream: BinaryIO, reading: Reading) -> Iterator[bytes]:
-    """The unpacked bytes; a packed file that is cut off or damaged ends where it is."""
+def blocks(stream: BinaryIO, reading: Reading) -> Iterator[bytes]:
+    """The unpacked bytes; a packed file that is cut off ends where it is.
+
+    Raises:
+        EndError: it is damaged, or longer than `MOST_BYTES`.
+    """
     start = stream.read(len(_GZIP))
     stream.seek(0)
     source = gzip.GzipFile(fileobj=stream) if start == _GZIP else stream
@@ -151,10 +155,10 @@ def _blocks(stream: BinaryIO, reading: Reading) -> Iterator[bytes]:
         except EOFError:
             return
         except (OSError, zlib.error) as error:
-            raise _EndError(f"it cannot be unpacked or read further: {error}") from error
+            raise EndError(f"it cannot be unpacked or read further: {error}") from error
         if not block:
             return
         if reading.bytes >= MOST_BYTES:
-            raise _EndError(f"only its first {MOST_BYTES >> 30} GiB are read")
+            raise EndError(f"only its first {MOST_BYTES >> 30} GiB are read")
         reading.bytes += len(block)
         yield block
