@@ -14,10 +14,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from stackyard.core.errors import InputError
-from stackyard.doctor.logs import redact, sources
+from stackyard.doctor.logs import sources
 from stackyard.doctor.logs.diagnose import EXCEPTION, Diagnosis, diagnose
 from stackyard.doctor.logs.sources import log_sources
-from stackyard.launch.run.causes import limits
+from stackyard.launch.run.causes import limits, redact
 from stackyard.launch.run.causes.table import rules
 from support.cli import STACKYARD, stackyard
 
@@ -168,6 +168,7 @@ def test_a_large_log_is_read_within_bounds(tmp_path: Path, monkeypatch: pytest.M
         ("KeyError: {'api_key': 'k-998877', 'lr': 0.1}", "k-998877"),
         ("OSError: hf_abcdefghijklmnopqrstuvwxyz is not valid", "hf_abcdef"),
         ("RuntimeError: Authorization: Bearer abc.def.ghi", "abc.def"),
+        ("ERROR: login of --password hunter22 refused (server.cpp:12)", "hunter22"),  # which the cause repeats
     ],
 )
 def test_no_secret_is_shown(text: str, secret: str, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackyard.doctor.logs.redact import shown
 from stackyard.doctor.logs.sources import LogSource
 from stackyard.launch.api.causes import (
     KINDS,
@@ -32,6 +31,7 @@ from stackyard.launch.api.causes import (
     named_rank,
     parse,
     rules,
+    shown,
     site_rules,
     without_lines,
 )  # fmt: skip

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stackyard.doctor.logs.diagnose import Diagnosis, diagnose
-from stackyard.doctor.logs.redact import shown
 from stackyard.doctor.logs.sources import LogSource
-from stackyard.launch.api.causes import rules
+from stackyard.launch.api.causes import rules, shown
 from stackyard.launch.api.runs import RunPaths, rank_log, rank_logs, report
 
 

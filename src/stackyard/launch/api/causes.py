@@ -13,9 +13,10 @@ from stackyard.launch.run.causes.lines import (
     named_rank,
     parse,
 )  # fmt: skip
+from stackyard.launch.run.causes.redact import shown
 from stackyard.launch.run.causes.table import KINDS, Found, Rule, matcher, rules, site_rules, without_lines
 
 __all__ = [
     "KINDS", "LAST", "Cause", "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed",
-    "is_quiet", "matcher", "mentions_failure", "named_rank", "parse", "rules", "site_rules", "without_lines",
+    "is_quiet", "matcher", "mentions_failure", "named_rank", "parse", "rules", "shown", "site_rules", "without_lines",
 ]  # fmt: skip

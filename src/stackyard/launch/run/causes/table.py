@@ -21,6 +21,7 @@ from stackyard.core.errors import ManyErrors, StackyardError
 from stackyard.launch.records.outcome import Cause
 from stackyard.launch.run.causes.limits import LIMITS, with_limit
 from stackyard.launch.run.causes.lines import Line, Match, Scan, parse
+from stackyard.launch.run.causes.redact import shown
 
 KINDS = ("site", "certain", "cause", "unknown", "consequence", "general", "vague")
 """By precedence: rules of the site; facts about the step; causes, of which the earliest counts; an exception without
@@ -68,7 +69,7 @@ class Rule:
         for line in lines:
             for pattern in self.patterns:
                 if hit := pattern.search(line.text):
-                    return self.as_cause(hit.groupdict().get("name") or ""), line
+                    return self.as_cause(shown(hit.groupdict().get("name") or "")), line
         return None
 
     def as_cause(self, name: str = "") -> Cause:
