@@ -6,8 +6,8 @@ import os
 import resource
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
+from stackyard.host.machine import cgroups
 from stackyard.launch.records.outcome import Cause
 
 _RLIMITS = {
@@ -55,13 +55,7 @@ def _of_process(which: int, what: str, is_bytes: int) -> str:
 def _memory() -> int:
     """Bytes: the limit of this process's control group, or the memory of the machine."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError, IndexError):
-        group = Path("/proc/self/cgroup").read_text(encoding="utf-8").strip().rpartition("::")[2].lstrip("/")
-        for place in (Path("/sys/fs/cgroup") / group, *(Path("/sys/fs/cgroup") / group).parents)[:12]:
-            limit = place / "memory.max"
-            if limit.exists() and (text := limit.read_text().strip()).isdigit():
-                total = min(total, int(text))
-    return total
+    return min(total, cgroups.limits().memory or total)
 
 
 def _gib(size: float) -> str:
