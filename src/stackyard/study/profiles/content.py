@@ -10,6 +10,7 @@ from typing import Any
 from stackyard.core.findings import counted
 from stackyard.study.profiles.causes import calls, causes, ms
 from stackyard.study.profiles.overview import PARTS, Overview, RankView
+from stackyard.study.report.data import csv_text
 from stackyard.study.report.document import Figure, Prose, ReportDocument, ReportTable, Section, said
 from stackyard.study.report.svg import WIDTH, Drawing
 from stackyard.study.report.words import number, percent
@@ -179,7 +180,7 @@ def overview_json(found: Overview) -> dict[str, Any]:
     ranks = [{**row, "cut": view.trace.reading.cut, "partial": view.trace.is_partial, "hidden_us": view.hidden,
               "communication_us": view.communication, "step_us": dict(view.steps), "file": view.trace.path.name,
               "memory": {**found.used.get(view.trace.rank, {}), **view.trace.memory}}
-             for row, view in zip(overview_rows(found), found.ranks, strict=True)]  # fmt: skip
+             for row, view in zip(_rows(found), found.ranks, strict=True)]  # fmt: skip
     return {
         "format": FORMAT, "run": found.name, "world": found.world, "step_us": found.step_us,
         "causes": [asdict(each) for each in causes(found)], "ranks": ranks,
@@ -188,7 +189,13 @@ def overview_json(found: Overview) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def overview_rows(found: Overview) -> list[dict[str, Any]]:
+def overview_csv(found: Overview) -> str:
+    """The ranks."""
+    rows = _rows(found)
+    return csv_text(tuple(rows[0]), rows)
+
+
+def _rows(found: Overview) -> list[dict[str, Any]]:
     """For each rank the shares of a step."""
     return [
         {"rank": view.trace.rank, "host": view.trace.host, "steps": len(view.steps), "mean_step_us":

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.files.scratch import scratch
 from stackyard.host.run import command
 from stackyard.study.analysis import Results
-from stackyard.study.profiles.content import overview_document, overview_json, overview_rows
+from stackyard.study.profiles.content import overview_csv, overview_document, overview_json
 from stackyard.study.profiles.overview import Overview
 from stackyard.study.report.content import study_document
-from stackyard.study.report.data import csv_text, json_text, results_csv, results_json, two_csv, two_json
+from stackyard.study.report.data import json_text, results_csv, results_json, two_csv, two_json
 from stackyard.study.report.document import Figure, ReportDocument
 from stackyard.study.report.html import html_text
 from stackyard.study.report.markdown import markdown_text
@@ -24,6 +26,21 @@ PDF_S = 120.0
 Reported = Results | TwoStudies | Overview
 
 
+class _Kind(NamedTuple):
+    """A kind of report: how what was found becomes each format."""
+
+    document: Callable[[Any], ReportDocument]
+    json: Callable[[Any], dict[str, object]]
+    csv: Callable[[Any], str]
+
+
+_KINDS: dict[type, _Kind] = {
+    Results: _Kind(study_document, results_json, results_csv),
+    TwoStudies: _Kind(two_document, two_json, two_csv),
+    Overview: _Kind(overview_document, overview_json, overview_csv),
+}
+
+
 def require_suffix(path: Path) -> None:
     """Refuse a name without a known format. Raises InputError."""
     if path.suffix not in SUFFIXES:
@@ -33,9 +50,7 @@ def require_suffix(path: Path) -> None:
 
 def document_of(found: Reported) -> ReportDocument:
     """The report before it has a format."""
-    if isinstance(found, Overview):
-        return overview_document(found)
-    return study_document(found) if isinstance(found, Results) else two_document(found)
+    return _KINDS[type(found)].document(found)
 
 
 def write_report(found: Reported, path: Path, figure: str = "", metric: str = "") -> None:
@@ -60,24 +75,15 @@ def write_report(found: Reported, path: Path, figure: str = "", metric: str = ""
 
 def as_json(found: Reported) -> dict[str, object]:
     """All results as JSON values."""
-    if isinstance(found, Overview):
-        return overview_json(found)
-    return results_json(found) if isinstance(found, Results) else two_json(found)
+    return _KINDS[type(found)].json(found)
 
 
 def _text(found: Reported, suffix: str) -> str:
     if suffix == ".json":
         return json_text(as_json(found))
     if suffix == ".csv":
-        return _table(found)
+        return _KINDS[type(found)].csv(found)
     return (html_text if suffix == ".html" else markdown_text)(document_of(found))
-
-
-def _table(found: Reported) -> str:
-    if isinstance(found, Overview):
-        rows = overview_rows(found)
-        return csv_text(tuple(rows[0]), rows)
-    return results_csv(found) if isinstance(found, Results) else two_csv(found)
 
 
 def _chosen(found: Reported, name: str, metric: str) -> Figure:
