@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from stackyard.core.errors import InputError
+from stackyard.launch.node import step as step_module
+from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.naming import new_run
 from stackyard.launch.records.record import RunRecord, write_record
 from stackyard.study.profiles import intervals, stream
@@ -314,6 +316,10 @@ def test_the_command_reads_a_run_a_directory_and_a_file(tmp_path: Path) -> None:
     assert len(one["ranks"]) == 1 == len(json.loads(
         stackyard("report", "last", "--ranks", "1", "--json", cwd=tmp_path).out
     )["ranks"])  # fmt: skip
+    step = StepFile(run.name, "", "", (), "torchrun", 2, 1, ranks_per_task=2)
+    run.main.plan.write_text(json.dumps({"format": step_module.FORMAT, **step.to_json()}))
+    alone = json.loads(stackyard("report", "last", "--json", cwd=tmp_path).out)["ranks"]
+    assert not any(row["memory"] for row in alone), "an agent saw two ranks as one"
     for suffix, inside in ((".html", "<svg"), (".md", "| aten::mm |"), (".csv", "rank,host,steps"), (".svg", "<svg"),
                            (".json", '"slow-rank"')):  # fmt: skip
         stackyard("report", "last", "-o", f"out{suffix}", cwd=tmp_path)

@@ -35,6 +35,7 @@ __all__ = [
     "rank_log",
     "rank_logs",
     "rank_of",
+    "ranks_per_task",
     "read_run",
     "read_status",
     "report",
@@ -105,6 +106,14 @@ def rank_logs(paths: RunPaths) -> dict[int, Path]:
     """The logs of the ranks that have one of their own, by rank. Where nodes have logs that is the first rank alone."""
     files = {path.stem.rpartition("-")[2]: path for path in paths.main.logs.glob("rank-*.log")}
     return {int(rank): files[rank] for rank in sorted(files, key=lambda rank: (len(rank), rank)) if rank.isdecimal()}
+
+
+def ranks_per_task(paths: RunPaths) -> int:
+    """The ranks of each task that the launcher starts, and an agent sees as one: those of a node under torchrun."""
+    try:
+        return int(StepFile.read(paths.main.plan).ranks_per_task)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not started, or of another account and damaged
+        return 1
 
 
 def first_ranks(record: RunRecord) -> dict[int, str]:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 from stackyard.core.errors import StackyardError
@@ -20,15 +21,22 @@ LATE_S, LOOKS = 1.0, 3
 """Accounting hears of the end of a step shortly after its launcher: how often it is asked, and the time between."""
 
 
-def memory_of(paths: RunPaths) -> Memory | None:
-    """The rank that used most memory; None where no agent saw any."""
+def memories(paths: RunPaths) -> list[Memory]:
+    """The most memory of each rank, as its agent saw it; empty where none saw any."""
     try:
         ranks = json.loads(read_regular(paths.usage))["ranks"]
-        used = [(int(one["peak_bytes"]), -int(one["task"]), int(one.get("gpu_peak_bytes", 0))) for one in ranks]
+        return [Memory(int(one["peak_bytes"]), int(one["task"]), int(one.get("gpu_peak_bytes", 0))) for one in ranks]
     except WRONG:
+        return []
+
+
+def memory_of(paths: RunPaths) -> Memory | None:
+    """The rank that used most memory; None where no agent saw any."""
+    used = memories(paths)
+    most = max(used, key=lambda one: (one.peak_bytes, -one.rank), default=None)
+    if most is None or not most.peak_bytes:
         return None
-    peak, rank, _ = max(used, default=(0, 0, 0))
-    return Memory(peak, -rank, max(gpu for _, _, gpu in used)) if peak else None
+    return replace(most, gpu_peak_bytes=max(one.gpu_peak_bytes for one in used))
 
 
 def gpu_energy_of(paths: RunPaths) -> Energy | None:

@@ -144,13 +144,18 @@ def _memory(found: Overview) -> ReportTable | Prose:
     columns = ("rank", "process (GiB)", "its GPU (GiB)", *(f"tensors, {device} (GiB)" for device in devices))
     rows = []
     for view in found.ranks:
-        used = found.used.get(view.trace.rank, {})
+        used = _used(found, view)
         sizes = [used.get("bytes", 0), used.get("gpu", 0), *(view.trace.memory.get(device, 0) for device in devices)]
         rows.append((f"{view.trace.rank:,}", *(number(size / 2**30, 3) if size else "not measured" for size in sizes)))
     if all(cell == "not measured" for row in rows for cell in row[1:]):
-        return Prose(("Not measured: the agents recorded none, and the trace has none (:memory=1).",))
+        return Prose(("Not measured: the agents recorded none of single ranks, and the trace has none (:memory=1).",))
     caption = "The most at any time: of the process by its agent, of tensors by the trace"
     return ReportTable(caption, columns, tuple(rows), frozenset(columns))
+
+
+def _used(found: Overview, view: RankView) -> dict[str, int]:
+    used = found.used.get(view.trace.rank)
+    return {"bytes": used.peak_bytes, "gpu": used.gpu_peak_bytes} if used else {}
 
 
 def _cut(view: RankView) -> bool:
@@ -179,7 +184,7 @@ def overview_json(found: Overview) -> dict[str, Any]:
     """Everything as JSON values, times in microseconds."""
     ranks = [{**row, "cut": view.trace.reading.cut, "partial": view.trace.is_partial, "hidden_us": view.hidden,
               "communication_us": view.communication, "step_us": dict(view.steps), "file": view.trace.path.name,
-              "memory": {**found.used.get(view.trace.rank, {}), **view.trace.memory}}
+              "memory": {**_used(found, view), **view.trace.memory}}
              for row, view in zip(_rows(found), found.ranks, strict=True)]  # fmt: skip
     return {
         "format": FORMAT, "run": found.name, "world": found.world, "step_us": found.step_us,

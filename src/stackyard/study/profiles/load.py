@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 from stackyard.core.errors import InputError
-from stackyard.host.files.at import read_regular
-from stackyard.launch.api.runs import RunPaths, read_run
+from stackyard.launch.api.runs import RunPaths, ranks_per_task, read_run
+from stackyard.study.metrics.measured import Memory
+from stackyard.study.metrics.resources import memories
 from stackyard.study.profiles.activity import read_trace
 from stackyard.study.profiles.overview import Overview, RankView, rank_view
 
@@ -64,7 +63,7 @@ def _traces(directory: Path) -> list[Path]:
 
 
 def _overview(
-    name: str, files: list[Path], tell: Progress, ranks: Collection[int], memory: dict[int, dict[str, int]]
+    name: str, files: list[Path], tell: Progress, ranks: Collection[int], memory: dict[int, Memory]
 ) -> Overview:
     views: dict[int, RankView] = {}
     unread: dict[str, str] = {}
@@ -90,11 +89,6 @@ def _overview(
     return Overview(name, tuple(views[rank] for rank in sorted(views)), unread, memory)
 
 
-def _memory(paths: RunPaths) -> dict[int, dict[str, int]]:
-    """The most memory of each rank, as its agent saw it: ``bytes``, and ``gpu`` where there is one."""
-    try:
-        rows: Any = json.loads(read_regular(paths.usage))["ranks"]
-        return {int(row["task"]): {"bytes": int(row["peak_bytes"]), "gpu": int(row.get("gpu_peak_bytes", 0))}
-                for row in rows}  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return {}
+def _memory(paths: RunPaths) -> dict[int, Memory]:
+    """The most memory of each rank; none where a task has all ranks of its node, as torchrun's."""
+    return {} if ranks_per_task(paths) > 1 else {one.rank: one for one in memories(paths)}

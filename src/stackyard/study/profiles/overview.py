@@ -11,6 +11,7 @@ from statistics import median, median_low
 from typing import NamedTuple
 
 from stackyard.core.late import dataclass
+from stackyard.study.metrics.measured import Memory
 from stackyard.study.profiles import activity
 from stackyard.study.profiles.activity import RankTrace, Sums
 from stackyard.study.profiles.intervals import together
@@ -118,8 +119,8 @@ class Overview:
     ranks: tuple[RankView, ...]
     unread: Mapping[str, str]
     """Files that have no step and no event that is known, with the reason."""
-    used: Mapping[int, Mapping[str, int]]
-    """The most memory of each rank by its agent: ``bytes``, and ``gpu`` where there is one."""
+    used: Mapping[int, Memory]
+    """The most memory of each rank, as its agent saw it."""
     is_undecided, is_met = False, True
     """As of a study: a profile has no comparison and no reference."""
 
