@@ -58,10 +58,12 @@ def traced(output: Path, program: Path, kinds: Sequence[str]) -> dict[str, Overv
 def first_causes(found: dict[str, Overview]) -> dict[str, list[str]]:
     """The name of the first cause that is the program's.
 
-    Two ranks on one core of a busy machine do not get the same of it: that one is slower with the same calls is true.
+    Two ranks on one core of a busy machine do not get the same of it: that one is slower with the same calls, or with
+    the same loader, is true.
     """
+    machine = "the same calls take longer there", "look at the data of that rank"
     return {
-        kind: [cause.name for cause in causes(one) if "the same calls take longer there" not in cause.remedy][:1]
+        kind: [cause.name for cause in causes(one) if not cause.remedy.startswith(machine)][:1]
         for kind, one in found.items()
     }
 
@@ -141,14 +143,19 @@ def test_operators_are_counted_without_those_that_they_call(tmp_path: Path) -> N
     assert trace.copied_by.us == {"aten::to": 4000} and trace.strays == 0
 
 
-def of_ranks(directory: Path, works: Sequence[Sequence[float]]) -> Overview:
-    """Ranks that compute for some ms in each step and then wait for each other until 9.5 ms; exchanges take 0.5 ms."""
+LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def of_ranks(
+    directory: Path, works: Sequence[Sequence[float]], work_is: tuple[str, str] = ("cpu_op", "aten::mm")
+) -> Overview:
+    """Ranks that work for some ms in each step and then wait for each other until 9.5 ms; exchanges take 0.5 ms."""
     last = [max(column) for column in zip(*works, strict=True)]
     for rank, own in enumerate(works):
         found: list[Event] = steps(len(own))
         for number, (work, late) in enumerate(zip(own, last, strict=True)):
             start, us = number * 10_000.0, 1000 * work
-            found.append(event("cpu_op", "aten::mm", start, us))
+            found.append(event(*work_is, start, us))
             found.append(event("user_annotation", "gloo:all_reduce", start + us, 1000 * (late + 0.5) - us, (1, 2)))
         write(file_of(directory, rank), found, rank, len(works), host=f"n{rank}")
     return overview(directory, quiet)
@@ -168,6 +175,13 @@ def test_ranks_that_take_turns_are_not_a_slow_rank(tmp_path: Path) -> None:
     assert found.slow is None and [cause.name for cause in causes(found)] == ["uneven-ranks"]
     few = of_ranks(tmp_path / "few", [[4] * 3, [9] * 3])
     assert few.slow is None, "three of three steps happen in one of four pairs of equal ranks"
+
+
+def test_ranks_that_wait_in_turns_for_their_data_have_a_slow_loader(tmp_path: Path) -> None:
+    found = of_ranks(tmp_path, [[0.5, 9] * 6, [9, 0.5] * 6], ("user_annotation", LOADER))
+    (cause,) = causes(found)
+    assert (cause.name, round(cause.share, 3)) == ("slow-loader", 0.9)
+    assert "90 % of a step" in cause.evidence and cause.evidence.endswith(", 42 % of a step for another rank's data")
 
 
 def test_one_rank_alone_says_that_it_does_not_know_whom_it_waits_for(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def causes(found: Overview) -> list[Cause]:
     """The causes, the one with the largest share first; none where no share is above its limit."""
     rows = packaged(__package__, "causes.yaml")
     named = []
-    for name, share, case, facts in _cases(found):
+    for name, share, case, facts in _cases(found, rows["uneven-ranks"]["least"]):
         row, kind = rows[name], "gpu" if found.has_gpu else "cpu"
         if share >= row.get(f"least-{kind}", row["least"]):
             facts |= {"share": percent(share), "time": ms(share * found.step_us)}
@@ -66,17 +66,20 @@ _Case = tuple[str, float, str, dict[str, str]]
 """The name of a rule, its share, which of its remedies fits, and what fills in its evidence."""
 
 
-def _cases(found: Overview) -> Iterator[_Case]:
-    """Every rule, whether its share is above its limit or not."""
+def _cases(found: Overview, uneven: float) -> Iterator[_Case]:
+    """Every rule, whether its share is above its limit or not; `uneven` is that of ranks that take turns to be late."""
     if not (found.whole and found.step_us):
         return
     if (slow := found.slow) and slow.own >= SLOW_RATIO * slow.others:
         yield _slow_rank(found, slow)
+    late = found.late_for_data if not found.slow and found.waiting >= uneven else 0.0
     loaders = Counter({name: us for rank in found.whole for name, us in rank.trace.loaders.us.items()})
     for name, _ in loaders.most_common(1):
         case = "single" if "SingleProcess" in name else "workers"
-        yield "slow-loader", found.usual("waiting for data"), case, {"loader": said(name, 100)}
-    yield from _communication(found)
+        others = f", {percent(late)} of a step for another rank's data" if late else ""
+        facts = {"loader": said(name, 100), "late": others}
+        yield "slow-loader", found.usual("waiting for data") + late, case, facts
+    yield from _communication(found, late)
     yield _cpu_bound(found)
     yield _copies(found)
 
@@ -102,7 +105,7 @@ def _slow_rank(found: Overview, slow: SlowRank) -> _Case:
     return "slow-rank", (slow.own - slow.others) / found.step_us, case, facts
 
 
-def _communication(found: Overview) -> Iterator[_Case]:
+def _communication(found: Overview, late_for_data: float) -> Iterator[_Case]:
     if not found.exchanges:
         return
     most, total = found.exchanges[0], sum(rank.communication for rank in found.whole)
@@ -113,7 +116,7 @@ def _communication(found: Overview) -> Iterator[_Case]:
         "calls": called(most.calls), "each": ms(most.us), "size": f", {number(sent / 1e6, 3)} MB" if sent else "",
     }  # fmt: skip
     if not found.slow:
-        yield "uneven-ranks", found.waiting, "all", {}
+        yield "uneven-ranks", found.waiting - late_for_data, "all", {}
 
 
 def _cpu_bound(found: Overview) -> _Case:

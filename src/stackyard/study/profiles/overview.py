@@ -176,6 +176,17 @@ class Overview:
         shares = [rank.share("communication") for rank in self.whole]
         return sum(shares) / max(len(shares), 1) * (1 - self.transport)
 
+    @property
+    def late_for_data(self) -> float:
+        """How much of `waiting` is for a rank that itself waits for its data: the part of its lateness that is that."""
+        late = data = 0.0
+        for step in self.common:
+            *before, last = sorted(self.whole, key=lambda rank: rank.own(step))
+            if before:
+                late += last.own(step) - before[-1].own(step)
+                data += last.parts[step]["waiting for data"] - before[-1].parts[step]["waiting for data"]
+        return self.waiting * min(max(data / late, 0.0), 1.0) if late else 0.0
+
     def operations(self, kind: str, count: int = 10) -> list[Row]:
         """The most expensive ``operations``, ``kernels`` or ``transfers``, without those that start a collective."""
         sums: list[tuple[int, Sums]] = [(view.trace.rank, getattr(view.trace, kind)) for view in self.ranks]
