@@ -80,6 +80,8 @@ def test_a_conda_stack_runs_is_sealed_and_recorded(warm: Warm) -> None:
         *(("conda", p.name) for p in warm.lock.conda),
         *(("pip", p.name) for p in warm.lock.pip),
     }
+    licences = {p.name: p.licence for p in record.packages}
+    assert licences["idna"] == "BSD-3-Clause" and licences["zipp"] == "MIT"  # as their installed metadata says
     assert record.interpreter["source"] == "conda"
     assert record.activation.change.apply({})["DATA"] == f"{prefix}/share"
     assert not (prefix / "CACHEDIR.TAG").exists()

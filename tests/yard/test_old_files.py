@@ -108,9 +108,9 @@ def test_a_record_of_format_1(old: Path) -> None:
     again = json.loads(json.dumps(record.to_json()))
     assert BuildRecord.from_json(again) == record
     value["activation"]["change"][0]["op"] = "set_restorable"
-    value["packages"] = [{**package, "of_base": False} for package in value["packages"]]
+    value["packages"] = [{**package, "of_base": False, "licence": ""} for package in value["packages"]]
     new = {
-        "format": 9, "form": {"kind": "prefix"}, "files_sha256": "", "hash_format": 1, "base": None, "adopted": None,
+        "format": 10, "form": {"kind": "prefix"}, "files_sha256": "", "hash_format": 1, "base": None, "adopted": None,
     }  # fmt: skip
     assert again == {**value, **new}
     assert read_record(old / "record-2.json") == record
@@ -159,6 +159,13 @@ def test_a_record_of_format_9_has_what_scripts_append(old: Path) -> None:
         isinstance(append, Append) and isinstance(join, Join) and tuple(before) == former.activation.change.operations
     )
     assert record == replace(former, activation=record.activation)
+    assert BuildRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_a_record_of_format_10_has_the_licences_of_packages(old: Path) -> None:
+    former, record = read_record(old / "record-9.json"), read_record(old / "record-10.json")
+    assert {p.name: p.licence for p in record.packages if p.licence}["six"] == "MIT"
+    assert former == replace(record, packages=tuple(replace(p, licence="") for p in record.packages))
     assert BuildRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 

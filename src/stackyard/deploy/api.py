@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from stackyard.deploy.deploy import Request as Request
     from stackyard.deploy.deploy import Result as Result
     from stackyard.deploy.deploy import lock_all as lock_all
+    from stackyard.deploy.described.packages import packages_of as packages_of
     from stackyard.deploy.fetching import fetch_stacks as fetch_stacks
     from stackyard.deploy.generation import Step as Step
     from stackyard.deploy.licence_policy import of_revision as licences_of_revision

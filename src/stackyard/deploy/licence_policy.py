@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from importlib.metadata import distributions
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stackyard.core.names import canonical
 from stackyard.core.progress import Progress
+from stackyard.deploy.described.packages import packages_of
 from stackyard.deploy.locking import FreshLock
 from stackyard.inputs.models import Variant
 from stackyard.inputs.pip.settings import settings
 from stackyard.inputs.workspace import Workspace
 from stackyard.lock import licences
-from stackyard.lock.base.installed import site_packages
-from stackyard.lock.licences import PackageLicence, Policy, of_metadata
+from stackyard.lock.licences import PackageLicence, Policy
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.lock.lockfile.text import read
 from stackyard.make.mirror.read import opened
@@ -43,19 +40,13 @@ def of_variant(locked: LockedVariant, variant: Variant | None, workspace: Worksp
 
 
 def of_revision(record: BuildRecord, workspace: Workspace) -> list[PackageLicence]:
-    """The licence of every package of a revision, from its lock, else from its files if they are visible."""
-    (locked,) = read(RevisionPaths.of(record.path).lock).variants
-    packages = of_variant(locked, None, workspace)
+    """The licence of every package of a revision: from its record, else from its files, else as for a lock."""
+    packages = [PackageLicence(p.name, p.version, p.kind, p.licence) for p in packages_of(record) if not p.of_base]
     if all(package.licence for package in packages):
         return packages
-    installed = distributions(
-        path=[str(site_packages(Path(record.prefix), record.interpreter.get("version", ""), locked.conda))]
-    )
-    known = {
-        canonical(distribution.name): of_metadata(distribution.read_text("METADATA") or "")
-        for distribution in installed
-    }
-    return [replace(package, licence=package.licence or known.get(canonical(package.name), "")) for package in packages]
+    (locked,) = read(RevisionPaths.of(record.path).lock).variants
+    asked = {(package.kind, package.name): package.licence for package in of_variant(locked, None, workspace)}
+    return [replace(p, licence=p.licence or asked.get((p.kind, p.name), "")) for p in packages]
 
 
 def require_allowed(locked: FreshLock, request: Request, progress: Progress) -> None:

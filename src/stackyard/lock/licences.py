@@ -26,7 +26,9 @@ from urllib.error import HTTPError
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.names import canonical
 from stackyard.core.secrets import host_of
+from stackyard.host.files import at
 from stackyard.host.files.hashing import local_path
 from stackyard.host.net import http
 from stackyard.host.net.ranged import RangedFile
@@ -161,6 +163,33 @@ def _matches(text: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(text.lower(), pattern.lower()) for pattern in patterns)
 
 
+def installed(directory: Path) -> dict[str, str]:
+    """The licences of the distributions in a package directory, by their canonical names; unknown ones are left out."""
+    known: dict[str, str] = {}
+    for file in sorted(directory.glob("*.dist-info/METADATA")) + sorted(directory.glob("*.egg-info/PKG-INFO")):
+        try:
+            text = at.read_regular(file).decode("utf-8", "replace")
+        except (OSError, StackyardError):
+            continue
+        if licence := of_metadata(text):
+            known[canonical(HeaderParser().parsestr(text, headersonly=True).get("Name") or "")] = licence
+    return known
+
+
+def of_conda(package: CondaPackage) -> str:
+    """The licence of a conda package: SPDX if possible, else the original text; empty if unknown."""
+    return spdx(package.license) or package.license
+
+
+def noted(sha256: str, yard: Yard) -> str | None:
+    """The licence of a pip package that an earlier look-up left in a yard's cache; None: it was not looked up."""
+    for ancestor in searched(yard) if sha256 else ():
+        note = disk.content(ancestor.licence_note(sha256))
+        if note is not None:
+            return note.decode("utf-8", "replace").strip()
+    return None
+
+
 def stated(locked: LockedVariant, settings: PipSettings, yard: Yard) -> list[PackageLicence]:
     """The licence of every package of a locked variant, in the lock's order; unknown if metadata cannot be read.
 
@@ -173,14 +202,13 @@ def stated(locked: LockedVariant, settings: PipSettings, yard: Yard) -> list[Pac
 
 
 def _of_conda(package: CondaPackage) -> PackageLicence:
-    return PackageLicence(package.name, package.version, "conda", spdx(package.license) or package.license)
+    return PackageLicence(package.name, package.version, "conda", of_conda(package))
 
 
 def _of_pip(package: PipPackage, settings: PipSettings, yard: Yard, silent: set[str]) -> PackageLicence:
-    for ancestor in searched(yard):
-        note = disk.content(ancestor.licence_note(package.sha256)) if package.sha256 else None
-        if note is not None:
-            return PackageLicence(package.name, package.version, "pip", note.decode("utf-8", "replace").strip())
+    known = noted(package.sha256, yard)
+    if known is not None:
+        return PackageLicence(package.name, package.version, "pip", known)
     text = _metadata(package, settings, silent)
     licence = of_metadata(text) if text else ""
     if text and package.sha256 and os.access(yard.cache, os.W_OK):

@@ -23,16 +23,15 @@ from stackyard.host.files import space
 from stackyard.lock.lockfile.model import LockedVariant
 from stackyard.make.hashes.inputs import BUILD_FORMAT, input_hash, is_build_of
 from stackyard.make.job import Job
+from stackyard.make.wheels.recorded import packages_of
 from stackyard.yard import disk, formats
 from stackyard.yard.kinds.adopted import AdoptedPrefix
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.collision import Collision, sentences
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import (
-    KEY_START,
     Activation,
     BuildRecord,
-    PackageRecord,
     now,
     read_record,
 )
@@ -294,7 +293,7 @@ class _Steps:
             created=now(),
             summary=variant.summary,
             axes=dict(variant.axes),
-            packages=packages(job, compiled),
+            packages=packages_of(job, compiled),
             activation=activation,
             disk=use,
             interpreter=python,
@@ -365,23 +364,6 @@ def captured(job: Job, root: Path | None = None) -> Activation:
     own = {**job.site.run_variables, **job.variant.run_variables}
     added = EnvironmentChange(tuple(SetRestorable(k, v.replace("{prefix}", prefix)) for k, v in own.items()))
     return replace(activation, change=activation.change + added)
-
-
-def packages(job: Job, compiled: Sequence[CompiledWheel]) -> tuple[PackageRecord, ...]:
-    """All packages for the record, conda's first. A compiled package's build string is the start of its wheel's key."""
-    keys = {c.package.name: c.key[:KEY_START] for c in compiled}
-    conda = (
-        PackageRecord(p.name, p.version, "conda", p.build, p.channel, p.url, p.sha256, p.size, p.depends)
-        for p in job.locked.conda
-    )
-    from stackyard.lock.base import extension as onbase
-
-    below = (replace(package, of_base=True) for package in onbase.packages(job.variant.base))
-    pip = (
-        PackageRecord(p.name, p.version, "pip", keys.get(p.name, ""), p.index, p.url, p.sha256, p.size, p.requires)
-        for p in job.locked.pip
-    )
-    return (*below, *conda, *pip)
 
 
 def sharing_samples(job: Job) -> list[Path]:

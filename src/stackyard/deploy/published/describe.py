@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from stackyard.deploy.described.packages import packages_of
 from stackyard.expose.notes import module_notes
 from stackyard.yard import catalogue
 from stackyard.yard.layout import Yard
@@ -37,7 +38,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "limits": module_notes(record),
         "max_nodes": record.settings.get("max_nodes"),
         "environment": record.to_json()["activation"],
-        "packages": [_package_json(package) for package in record.packages],
+        "packages": [_package_json(package) for package in packages_of(record)],
         "modulefile": _modulefiles(yard, record.module),
         "lock": str(paths.lock),
         "signatures": [
@@ -67,6 +68,7 @@ def _package_json(package: PackageRecord) -> dict[str, Any]:
         "size": package.size,
         "kind": package.kind,
         "of_base": package.of_base,
+        "licence": package.licence,
     }
 
 

@@ -26,7 +26,7 @@ from stackyard.yard.kinds.payload import Form, Payload, check_container, payload
 from stackyard.yard.revision.collision import Collision
 from stackyard.yard.revision.manifest import check_module, check_place
 
-RECORD_FORMAT = 9
+RECORD_FORMAT = 10
 
 
 def now() -> str:
@@ -42,7 +42,8 @@ KEY_START = 12
 class PackageRecord:
     """One installed package. `source` is the channel or index; `size` in bytes as downloaded, 0 if not known.
 
-    `of_base`: whether an extension's base has it, not the layer.
+    `of_base`: whether an extension's base has it, not the layer. `licence`: as SPDX if possible, else the original
+    text; empty: unknown, or recorded by an earlier version (`deploy.described.packages` looks elsewhere then).
     """
 
     name: str
@@ -55,6 +56,7 @@ class PackageRecord:
     size: int = 0
     requires: tuple[str, ...] = ()
     of_base: bool = False
+    licence: str = ""
 
 
 @dataclass(frozen=True)
