@@ -13,7 +13,8 @@ import pytest
 
 from stackyard.core.errors import InputError
 from stackyard.host.tools.pipconf import PipSettings
-from stackyard.lock.licences import PackageLicence, Policy, is_denied, of_metadata, require_allowed, spdx, stated
+from stackyard.lock.licences import PackageLicence, Policy, is_denied, require_allowed, stated
+from stackyard.lock.licencetexts import of_metadata, spdx
 from stackyard.lock.lockfile.model import CondaPackage, LockedInterpreter, LockedVariant, PipPackage
 from stackyard.yard.layout import Yard
 from support.tinywheel import wheel

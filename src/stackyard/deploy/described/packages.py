@@ -65,18 +65,18 @@ def _key(package: PackageRecord) -> Key:
 
 def _stated(record: BuildRecord) -> Mapping[Key, str]:
     """The licences of an earlier record's own packages: from its lock, its files, and the cache's notes."""
-    from stackyard.lock import licences
+    from stackyard.lock import licencetexts
 
     locked = locked_of(record)
-    found: dict[Key, str] = {("conda", p.name): licences.of_conda(p) for p in locked.conda} if locked else {}
+    found: dict[Key, str] = {("conda", p.name): licencetexts.of_conda(p) for p in locked.conda} if locked else {}
     pip = [package for package in record.own_packages if package.kind == "pip"]
     if not pip:
         return found
-    installed = licences.installed(_package_directory(record, locked))
+    installed = licencetexts.installed(_package_directory(record, locked))
     yard = Yard(RevisionPaths.of(record.path).yard)
     for package in pip:
         found["pip", package.name] = (
-            installed.get(canonical(package.name)) or licences.noted(package.sha256, yard) or ""
+            installed.get(canonical(package.name)) or licencetexts.noted(package.sha256, yard) or ""
         )
     return found
 

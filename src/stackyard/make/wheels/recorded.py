@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stackyard.core.names import canonical
-from stackyard.lock import licences
+from stackyard.lock import licencetexts
 from stackyard.lock.base import extension as onbase
 from stackyard.lock.base.installed import site_packages
 from stackyard.make.job import Job
@@ -24,11 +24,11 @@ def packages_of(job: Job, compiled: Sequence[CompiledWheel]) -> tuple[PackageRec
     The licences of conda packages are in the lock, those of pip packages in what was installed.
     """
     keys = {c.package.name: c.key[:KEY_START] for c in compiled}
-    stated = licences.installed(_package_directory(job)) if job.locked.pip else {}
+    stated = licencetexts.installed(_package_directory(job)) if job.locked.pip else {}
     conda = (
         PackageRecord(
             p.name, p.version, "conda", p.build, p.channel, p.url, p.sha256, p.size, p.depends,
-            licence=licences.of_conda(p),
+            licence=licencetexts.of_conda(p),
         )
         for p in job.locked.conda
     )  # fmt: skip
