@@ -197,7 +197,7 @@ def _hosts(path: Path) -> None:
     """Host lists of schedulers and core lists of sites: text from outside that is expanded."""
     from stackyard.core.errors import StackyardError
     from stackyard.core.hostlist import expand
-    from stackyard.launch.layout.nodes import core_list
+    from stackyard.core.ranges import core_list
 
     text = path.read_bytes().decode(errors="replace")
     for line in text.splitlines():

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stackyard.host.machine import scontrol
 from stackyard.launch.plan.schedulers import slurm_nodes
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working
@@ -124,7 +125,7 @@ LINE = "NodeName=x CPUTot={} CPUEfctv={} Sockets={} CoresPerSocket={} ThreadsPer
     ((128, 128, 2, 32, 2, "gpu:mi250:8,shard:3"), 16, (8, 1, 2, 8)),
 ])  # fmt: skip
 def test_what_a_line_of_scontrol_means(said: tuple[Any, ...], cpus: int, shape: tuple[int, int, int, int]) -> None:
-    node = slurm_nodes._node(slurm_nodes._fields(LINE.format(*said)), "these", cpus, None)
+    node = slurm_nodes._node(scontrol.record(LINE.format(*said)), "these", cpus, None)
     assert (node.cores, node.sockets, node.smt, node.gpus) == shape
     assert node.gpu_vendor == ("" if not node.gpus else "amd" if "mi250" in said[-1] else "nvidia")
     assert [core for domain in node.domains for core in domain.cores] == list(range(node.cores))

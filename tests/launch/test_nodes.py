@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackyard.core.errors import InputError
+from stackyard.core.ranges import core_list, ranges
 from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.layout.model import Node, NodeDomain
-from stackyard.launch.layout.nodes import core_list, node_of, pick_kind, this_node
-from stackyard.launch.layout.ranges import ranges
+from stackyard.launch.layout.nodes import node_of, pick_kind, this_node
 from stackyard.launch.layout.this_node import THIS
 from stackyard.launch.request.intent import Intent
 

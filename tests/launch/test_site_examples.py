@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from stackyard.core.ranges import ranges
 from stackyard.inputs.sites.jobmodels import ContainerPolicy, LaunchPolicy, Scheduler
 from stackyard.inputs.sites.site import load_site
 from stackyard.inputs.sites.sitemodels import Domain, NodeKind, Reference, Site
@@ -15,7 +16,6 @@ from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.layout.nodes import node_of, pick_kind
 from stackyard.launch.layout.picture import draw
 from stackyard.launch.layout.placing import masks, plan_layout
-from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.request.intent import Intent
 
 ROOT = Path(__file__).parents[2]

@@ -6,19 +6,16 @@ a sentence in `Node.assumed`, which a picture or a plan can show.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from stackyard.core.errors import InputError
+from stackyard.core.ranges import core_list, ranges
 from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.layout.model import Node, NodeDomain
-from stackyard.launch.layout.ranges import ranges
 from stackyard.launch.layout.this_node import this_node
 from stackyard.launch.request.intent import Intent
 
-__all__ = ["core_list", "even_split", "node_of", "pick_kind", "this_node"]
-
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+__all__ = ["even_split", "node_of", "pick_kind", "this_node"]
 
 
 def node_of(name: str, kind: NodeKind) -> Node:
@@ -76,26 +73,6 @@ def pick_kind(site: Site, intent: Intent) -> Node:
         if len(candidates) == 1:
             return node_of(candidates[0], site.nodes[candidates[0]])
     raise InputError(f"the site has several node kinds: {', '.join(site.nodes)}", hint="choose one with --node-kind")
-
-
-def core_list(text: str) -> tuple[int, ...]:
-    """The cores of ``0-20,22``, in the given order.
-
-    Raises:
-        ValueError: not such a list; the message names the invalid part.
-    """
-    cores: list[int] = []
-    for part in text.replace(" ", "").split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{part!r:.60} is neither a number nor a range such as 0-20")
-        if max(map(len, match.groups(""))) > 5:
-            raise ValueError(f"{part:.40} is not a core number: more than five digits")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise ValueError(f"{part} is not an ascending range")
-        cores.extend(range(first, last + 1))
-    return tuple(cores)
 
 
 def even_split(total: int, parts: int) -> tuple[int, ...]:

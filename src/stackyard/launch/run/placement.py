@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from stackyard.core.hostlist import same_host
-from stackyard.launch.layout.ranges import ranges, runs
+from stackyard.core.ranges import ranges, runs
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.records.outcome import Placement
 

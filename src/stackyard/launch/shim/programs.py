@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+from stackyard.core.ranges import runs
 from stackyard.images.bindings.charliecloud import linked
-from stackyard.launch.layout.ranges import runs
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.shim import roles, shell

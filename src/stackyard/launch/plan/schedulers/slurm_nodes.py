@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.findings import counted
+from stackyard.host.machine import scontrol
 from stackyard.host.run.command import CommandError
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.nodes import even_split, this_node
@@ -36,7 +37,7 @@ def of_allocation(
     cpus = min(counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "")) or [0])
     count = _gpus_given(environ)
     if count is None and gpus:
-        job = _fields(_line(("scontrol", "-o", "-d", "show", "job", allocation.job)))
+        job = scontrol.record(_line(("scontrol", "-o", "-d", "show", "job", allocation.job)))
         count = _gpu_count(job.get("GRES", "")) if job else None
     if described:
         return Offer(None, cpus, count)
@@ -44,7 +45,7 @@ def of_allocation(
         own = this_node()
         if own.cores * own.smt == int(environ.get("SLURM_CPUS_ON_NODE", "0")) == cpus:
             return Offer(own, cpus, count)
-    facts = _fields(_line(("scontrol", "-o", "show", "node", allocation.hosts[0])))
+    facts = scontrol.record(_line(("scontrol", "-o", "show", "node", allocation.hosts[0])))
     return Offer(_node(facts, "this allocation", cpus, count or 0), cpus, count)
 
 
@@ -65,7 +66,7 @@ def of_partition(queue: str) -> Offer | None:
     mine = sorted((int(re.sub(r"\D", "", cpus) or 0), host) for row, _, host, cpus in rows if row == name)
     if not mine:
         return None
-    facts = _fields(_line(("scontrol", "-o", "show", "node", mine[0][1])))
+    facts = scontrol.record(_line(("scontrol", "-o", "show", "node", mine[0][1])))
     differ = mine[0][0] != mine[-1][0]
     notes = (f"the nodes of partition {name} differ: assuming the smallest, {mine[0][1]}",) if differ else ()
     return Offer(_node(facts, f"partition {name}", 0, None, notes), partition=name, nodes=len({h for _, h in mine}))
@@ -110,12 +111,12 @@ def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, note
     what is reserved for the system.
     """
     # cores from hardware threads; the sockets only where the job has the whole node
-    every = _number(facts, "CPUEfctv") or _number(facts, "CPUTot") or cpus or 1
-    per_socket = _number(facts, "CoresPerSocket") or 1
-    in_all = per_socket * (_number(facts, "Sockets") or 1)
-    smt = max(1, (_number(facts, "CPUTot") or every) // max(1, in_all))
+    every = scontrol.number(facts, "CPUEfctv") or scontrol.number(facts, "CPUTot") or cpus or 1
+    per_socket = scontrol.number(facts, "CoresPerSocket") or 1
+    in_all = per_socket * (scontrol.number(facts, "Sockets") or 1)
+    smt = max(1, (scontrol.number(facts, "CPUTot") or every) // max(1, in_all))
     cores, whole = (cpus or every) // smt or 1, not cpus or cpus == every
-    sockets = max(1, _number(facts, "Sockets")) if whole and per_socket > 1 else 1
+    sockets = max(1, scontrol.number(facts, "Sockets")) if whole and per_socket > 1 else 1
     there = _gpu_count(facts.get("Gres", "")) if gpus is None else gpus
     part = "" if whole else f" of {every // smt}"
     said = f"{counted(cores, 'core')}{part}" + (f", {counted(there, 'GPU')}" if there else "")
@@ -127,13 +128,9 @@ def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, note
     for socket, (size, share) in enumerate(zip(sizes, shares, strict=True)):
         domains.append(NodeDomain(socket, tuple(range(core, core + size)), tuple(range(gpu, gpu + share))))
         core, gpu = core + size, gpu + share
-    memory = _number(facts, "RealMemory") / 1024
+    memory = scontrol.number(facts, "RealMemory") / 1024
     vendor = "" if not there else "amd" if _gpu_type(facts.get("Gres", "")).startswith(_AMD) else "nvidia"
     return Node(kind, tuple(domains), cores, smt, gpu_vendor=vendor, memory_gib=round(memory, 1), assumed=assumed)
-
-
-def _number(facts: Mapping[str, str], name: str) -> int:
-    return int(facts[name]) if facts.get(name, "").isdigit() else 0
 
 
 def _gpus_given(environ: Mapping[str, str]) -> int | None:
@@ -153,13 +150,11 @@ def last_number(text: str) -> int:
 
 def _gpu_count(gres: str) -> int:
     """``gpu:h100:4(S:0-1),gpu:a100:2(IDX:0-1)`` as 6; 0 without a GPU."""
-    plain = re.sub(r"\([^)]*\)", "", gres)
-    return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[^:,]+)?:(\d+)", plain))
+    return sum(count for _, count in scontrol.gpus(gres))
 
 
 def _gpu_type(gres: str) -> str:
-    match = re.search(r"(?:^|,)gpu:([^:,(]*[a-zA-Z][^:,(]*):\d", gres)
-    return match[1].lower() if match else ""
+    return next((model.lower() for model, _ in scontrol.gpus(gres) if re.search("[a-zA-Z]", model)), "")
 
 
 def _line(argv: tuple[str, ...]) -> str:
@@ -169,11 +164,3 @@ def _line(argv: tuple[str, ...]) -> str:
     except (CommandError, MissingError):
         return ""
     return (result.stdout.splitlines() or [""])[0] if result.returncode == 0 else ""
-
-
-def _fields(line: str) -> dict[str, str]:
-    """``Name=value`` words; the first value of each name."""
-    fields: dict[str, str] = {}
-    for name, value in re.findall(r"(?:^| )([A-Za-z][A-Za-z_/:]*)=(\S*)", line):
-        fields.setdefault(name, value)
-    return fields
