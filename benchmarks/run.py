@@ -28,6 +28,7 @@ BENCHMARKS = {
     "extending_shared": "an extension and clones on a file system that answers late",
     "sharing": "a second variant that shares most packages",
     "starting_ranks": "eight ranks on four nodes",
+    "mapping": "a map of the Python API over Slurm, and submitit's",
     "studies": "a study of six runs, and a loop of sbatch",
     "reports": "a report of a study of 500 runs",
     "many_nodes": "the hub with 10,000 simulated agents",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stackyard.cli.publish.deployjob import without_job
+from stackyard.launch.api.runs import followed_logs
 from stackyard.launch.jobs.batch import without_dry_run
 from stackyard.launch.jobs.requeue import job_id
 from stackyard.launch.plan.context import PlanContext
@@ -123,7 +124,28 @@ def test_runs_differ_by_what_they_measured(tmp_path: Path, monkeypatch: pytest.M
         {"what": "metric images_per_s", "a": "256 images/s", "b": "512 images/s"},
         {"what": "peak memory", "a": "5 MiB", "b": "6 MiB"},
     ]
-    assert "metric images_per_s\n  - 256 images/s\n  + 512 images/s" in stackyard("runs", "diff", "001", "002").out
+    assert [" ".join(line.split()) for line in stackyard("runs", "diff", "001", "002").out.splitlines()] == [
+        "what 2026-11-21-001 2026-11-21-002",
+        "metric images_per_s 256 images/s 512 images/s",
+        "peak memory 5 MiB 6 MiB",
+    ]
+
+
+def test_the_logs_that_are_followed(tmp_path: Path) -> None:
+    """One of each rank, of many ranks that of each node; the first one of each role."""
+    paths = made(tmp_path, "2026-11-21-001", state="queued")
+
+    def followed(stream: str, layout: dict[str, int], **more: Any) -> dict[str, str]:
+        write_record(paths, replace(read_run(paths), plan={"layout": layout, **more}))
+        return {path.name: label for path, label in followed_logs(paths, stream).items()}
+
+    small, large = {"nodes": 2, "ranks": 4}, {"nodes": 251, "ranks": 1004}
+    assert followed("first", small) == {"rank-00000.log": "0"} and followed("none", small) == {}
+    assert list(followed("all", small).values()) == ["0", "1", "2", "3"]
+    assert (len(followed("all", large)), followed("all", large)["node-00250.log"]) == (252, "node 250")
+    roles = [{"name": "server", "first_rank": 0}, {"name": "worker", "first_rank": 1}]
+    assert followed("first", small, roles=roles) == {"rank-00000.log": "server 0", "rank-00001.log": "worker 0"}
+    assert list(followed("all", small, roles=roles).values()) == ["server 0", "worker 0", "2", "3"]
 
 
 def test_a_follower_hears_the_last_phase_and_the_whole_output(tmp_path: Path) -> None:

@@ -35,8 +35,13 @@ def test_the_script_of_a_dry_run_is_the_one_that_is_submitted(work: Work) -> Non
     ("3", 3, "rank 1 on n2 exited with status 3"), ("-9", 137, "signal 9 (SIGKILL)"),
 ])  # fmt: skip
 def test_the_exit_code_is_that_of_the_first_rank_that_failed(work: Work, asked: str, code: int, said: str) -> None:
-    done = work.run("submit", *SHAPE, "--scheduler-arg=--nodelist=n1,n2", "exit.py", asked, "block", expect=code)
+    words = ("--stream", "all", "--scheduler-arg=--nodelist=n1,n2")
+    done = work.run("submit", *SHAPE, *words, "exit.py", asked, "block", expect=code)
     assert said in done.err
+    assert "[1] rank 1 of 2 on n2\n" in done.out and done.out.replace("[1] rank 1 of 2 on n2\n", "") in (
+        "", "[0] rank 0 of 2 on n1\n"  # which may be ended before it begins
+    )  # fmt: skip
+    assert work.run("runs", "attach", "--stream", "none", expect=code).out == ""
     job = work.status()["job"]
     assert work.cluster.wait_job(job)["ExitCode"].startswith(f"{code}:")
     work.nothing_left()
@@ -75,7 +80,7 @@ def test_a_follower_of_submit_may_leave(work: Work) -> None:
     follower.send_signal(signal.SIGINT)
     _, err = follower.communicate(timeout=240)
     assert follower.returncode == 130
-    assert "`stackyard runs attach" in err
+    assert "`stackyard runs attach" in err and "`stackyard runs cancel" in err
     assert work.status()["state"] == "running"
     work.run("runs", "cancel", "last")
     work.until(lambda: work.status()["state"] == "cancelled")

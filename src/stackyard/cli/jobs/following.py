@@ -13,28 +13,30 @@ if TYPE_CHECKING:
     from stackyard.launch.api.runs import RunPaths, RunStatus
 
 
-def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...] = ()) -> None:
-    """Follow a run to its end and exit with its status; Ctrl-C stops following only. `logs` as in `followed`."""
-    status = followed(paths, quiet=as_json, logs=logs)
+def follow_run(paths: RunPaths, *, as_json: bool = False, logs: tuple[Path, ...] = (), stream: str = "first") -> None:
+    """`followed`; shows the status as JSON if asked for, and exits with that of the run."""
+    status = followed(paths, quiet=as_json, logs=logs, stream=stream)
     if as_json:
         show_json({"run": str(paths.root), **status.__dict__})
     if not status.ended_well:
         raise click.exceptions.Exit(status.code or 1)
 
 
-def followed(paths: RunPaths, *, quiet: bool, logs: tuple[Path, ...] = ()) -> RunStatus:
+def followed(paths: RunPaths, *, quiet: bool, logs: tuple[Path, ...] = (), stream: str = "first") -> RunStatus:
     """Follow a run to its end, show its output and its end unless `quiet`, and return its status.
 
     Args:
-        logs: the files to show; empty: the log of the first rank, with several roles of each role's first.
+        logs: the files to show; empty: the logs of ranks.
+        stream: the ranks, one of `intents.STREAMS`. The first is that of each role.
     """
     from stackyard.cli.jobs.launchview import LaunchView
-    from stackyard.launch.api.runs import first_ranks, follow, handle, read_run, read_status
+    from stackyard.launch.api.runs import follow, followed_logs, handle, read_status
 
-    view, firsts = LaunchView(quiet=quiet), {} if logs else first_ranks(read_run(paths))
-    view.show_names(dict(enumerate(firsts.values())))
+    view, ranks = LaunchView(quiet=quiet), {} if logs else followed_logs(paths, stream)
+    if len(ranks) > 1:
+        view.show_names(dict(enumerate(ranks.values())))
     try:
-        status = follow(paths, view, logs=logs or tuple(map(paths.main.rank_log, firsts)))
+        status = follow(paths, view, logs=logs or tuple(ranks), late_s=1.0 if logs else 0.0)
     except KeyboardInterrupt:
         show_notice(f"stopped following; the job is {read_status(paths).state}. "
                     f"`stackyard runs attach {handle(paths)}` follows it, "

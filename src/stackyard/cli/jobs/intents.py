@@ -135,6 +135,8 @@ PROGRAM = (
         help="Job file; other options override it.",
     ),
 )
+STREAMS = ("first", "all", "none")
+"""Whose output is shown: the first rank's (with roles of each role's first), every rank's, or none."""
 AGAIN = program_option("--again", metavar="RUN", help="Repeat a recorded run; other options override it.")
 SCHEDULER = (
     scheduler("-t", "--time", "time_min", type=Duration(), help="Wall time: minutes, H:MM or D-HH:MM:SS."),

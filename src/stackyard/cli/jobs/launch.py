@@ -10,7 +10,7 @@ import click
 from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.jobs.intents import AGAIN, intent_options, output, requested
+from stackyard.cli.jobs.intents import AGAIN, STREAMS, intent_options, output, requested
 from stackyard.cli.output import echo, only_shown, show_json, show_notice, show_text
 from stackyard.core.findings import counted
 
@@ -31,7 +31,7 @@ FLAGS = {"time_min": "--time", "signal_s": "--signal", "memory_gib": "--memory",
 @intent_options(AGAIN)
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="Carry out a recorded run (batch jobs).")
 @click.option("--with-caller", hidden=True, is_flag=True, help="End when standard input is closed (Python API).")
-@output("--stream", type=click.Choice(["first", "all", "none"]), default="first", help="Ranks whose output is shown.")
+@output("--stream", type=click.Choice(STREAMS), default="first", help="Ranks whose output is shown.")
 @output(
     "--debug-rank", type=click.IntRange(0), metavar="N", help="Give this terminal to rank N, e.g. for breakpoint()."
 )

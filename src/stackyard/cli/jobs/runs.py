@@ -11,6 +11,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import VerbGroup, verb
+from stackyard.cli.jobs.intents import STREAMS
 from stackyard.cli.output import echo, show_json, show_table, show_text
 from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
@@ -73,12 +74,13 @@ def _verb(short: str, *examples: tuple[str, str]) -> Callable[[Callable[..., Any
     ("a run by the end of its name", "stackyard runs attach 003"),
 )
 @click.argument("run", metavar="[RUN]", default="last")
+@click.option("--stream", type=click.Choice(STREAMS), default="first", help="Ranks whose output is shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print how it ended as JSON.")
-def attach(context: Context, run: str, as_json: bool) -> None:
+def attach(context: Context, run: str, stream: str, as_json: bool) -> None:
     """Follow a run to its end: its phases and the output of its first rank. Ctrl-C stops following only."""
     from stackyard.cli.jobs.following import follow_run
 
-    follow_run(find_here(context, run), as_json=as_json)
+    follow_run(find_here(context, run), as_json=as_json, stream=stream)
 
 
 @_verb(
@@ -235,12 +237,12 @@ def diff(context: Context, a: str, b: str, as_json: bool) -> None:
     if as_json:
         show_json([{"what": what, "a": left, "b": right} for what, left, right in rows])
         return
-    for what, left, right in rows:
-        echo(click.style(what, bold=True))
-        echo(f"  {click.style('-', fg='red')} {left or '(none)'}")
-        echo(f"  {click.style('+', fg='green')} {right or '(none)'}")
     if not rows:
         echo("no differences")
+        return
+    heads = (first.name, second.name) if first.name != second.name else (str(first.root), str(second.root))
+    shown = [{"what": what, heads[0]: left or "-", heads[1]: right or "-"} for what, left, right in rows]
+    show_table(shown, ("what", *heads))
 
 
 def _measured(a: RunPaths, b: RunPaths) -> list[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.jobs.following import follow_run
-from stackyard.cli.jobs.intents import AGAIN, intent_options, output, requested
+from stackyard.cli.jobs.intents import AGAIN, STREAMS, intent_options, output, requested
 from stackyard.cli.output import echo, emit, show_json, show_notice, show_text
 
 if TYPE_CHECKING:
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 @verb(
     ("two hours on two nodes, one rank per GPU", "stackyard submit -N 2 -t 2:00 -A PROJ train.py --epochs 3"),
+    ("the output of every rank, each line with its rank", "stackyard submit -N 2 --stream all train.py"),
     ("the batch script that a job file makes", "stackyard submit --job job.yaml --dry-run"),
     context_settings={"allow_interspersed_args": False},
 )
 @intent_options(AGAIN)
 @output("--no-follow", is_flag=True, help="Return at once; `stackyard runs attach` follows the job later.")
+@output("--stream", type=click.Choice(STREAMS), default="first", help="Ranks whose output is shown meanwhile.")
 @output("--dry-run", is_flag=True, help="Print the batch script and the submit command; submit nothing.")
 @output("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
 def command(context: Context, /, program: tuple[str, ...], **options: Any) -> None:
@@ -61,7 +63,7 @@ def _report(run: Run, job_id: str, options: dict[str, Any]) -> None:
     if options["no_follow"]:
         echo(f"  stackyard runs attach {handle(paths)}", err=True)
         return
-    follow_run(paths, as_json=options["as_json"])
+    follow_run(paths, as_json=options["as_json"], stream=options["stream"])
 
 
 def show_dry_run(preview: Preview, as_json: bool) -> None:

@@ -14,8 +14,9 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, RunStatus, read_run, read_status
 from stackyard.launch.records.status import array_tasks, cancel, current_status
 
-POLL_S, POLL_MOST_S = 0.1, 2.0
-"""Seconds between looks at a run's status.json; the scheduler is asked much less often (`records.follow`)."""
+POLL_S, POLL_MOST_S, POLL_GROWTH = 0.05, 2.0, 1.03
+"""Seconds between looks at a run's status.json, and how they grow: about a thirtieth of what the run has taken so far.
+The scheduler is asked much less often (`records.follow`)."""
 
 
 class Run:
@@ -125,7 +126,7 @@ class Run:
             if timeout is not None and left <= 0:
                 raise TimeoutError(f"run {self.name} is {status.state} after {timeout:g} s")
             time.sleep(pause if timeout is None else min(pause, left))
-            pause = min(pause * 1.1, POLL_MOST_S)
+            pause = min(pause * POLL_GROWTH, POLL_MOST_S)
         return self.ended(status, raises=raises)
 
     def ended(self, status: RunStatus, *, raises: bool = True) -> RunStatus:

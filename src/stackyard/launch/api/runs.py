@@ -12,7 +12,7 @@ from stackyard.launch.node.step import StepFile
 from stackyard.launch.records.find import compare, find_run, handle, known_runs, row
 from stackyard.launch.records.follow import follow
 from stackyard.launch.records.outcome import StepResult
-from stackyard.launch.records.paths import RunPaths
+from stackyard.launch.records.paths import MANY_RANKS, RunPaths
 from stackyard.launch.records.profiled import profiled
 from stackyard.launch.records.record import RunRecord, RunStatus, read_run, read_status
 from stackyard.launch.records.status import array_tasks, cancel, current_status, why_ended
@@ -29,6 +29,7 @@ __all__ = [
     "find_run",
     "first_ranks",
     "follow",
+    "followed_logs",
     "handle",
     "list_runs",
     "profiled",
@@ -119,6 +120,24 @@ def ranks_per_task(paths: RunPaths) -> int:
 def first_ranks(record: RunRecord) -> dict[int, str]:
     """For a run with several roles, the label of each role's first rank in the output; else empty."""
     return {role["first_rank"]: f"{role['name']} 0" for role in record.plan.get("roles", ())}
+
+
+def followed_logs(paths: RunPaths, stream: str) -> dict[Path, str]:
+    """The logs to follow, each with the label of its rank; they need not exist.
+
+    Args:
+        stream: ``first``: the first rank, with several roles that of each; ``all``: every rank; ``none``.
+    """
+    record = read_run(paths)
+    firsts = first_ranks(record) or {0: "0"}
+    if stream != "all":
+        return {paths.main.rank_log(rank): label for rank, label in firsts.items()} if stream == "first" else {}
+    layout, kept = record.plan.get("layout") or {}, record.intent.get("logs") or "auto"
+    ranks = int(layout.get("ranks") or 1)
+    if kept == "node" or (kept == "auto" and ranks > MANY_RANKS):
+        nodes = {paths.main.node_log(node): f"node {node}" for node in range(int(layout.get("nodes") or 1))}
+        return {paths.main.rank_log(0): "0", **nodes}
+    return {paths.main.rank_log(rank): firsts.get(rank, str(rank)) for rank in range(ranks)}
 
 
 def rank_of(paths: RunPaths, role: str, rank: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.launch.api.failures import RankFailed, RemoteTraceback, RunFailed
-from stackyard.launch.api.handles import POLL_MOST_S, POLL_S, Run
+from stackyard.launch.api.handles import POLL_GROWTH, POLL_MOST_S, POLL_S, Run
 from stackyard.launch.jobs.here import LocalLaunch
 from stackyard.launch.jobs.recording import Run as Recorded
 from stackyard.launch.records.arrays import task_paths
@@ -234,7 +234,7 @@ class Watcher(_Worker):
             with self._changed:
                 self._jobs = [job for job in self._jobs if job not in ended]
                 least = sum(len(tasks) for _, tasks in jobs) / LOOKS_PER_S
-                self._pause = POLL_S if ended else min(self._pause * 1.1, POLL_MOST_S)
+                self._pause = POLL_S if ended else min(self._pause * POLL_GROWTH, POLL_MOST_S)
                 if self._jobs:
                     self._changed.wait(max(self._pause, least))
 

@@ -24,6 +24,8 @@ ASK_FIRST_S, ASK_MOST_S = 1.0, 30.0
 """Seconds between queries of the scheduler: short at first, then longer, to keep the load on it low."""
 LOOK_S = 1.0
 """Seconds between two look-ups of a name on the shared file system."""
+LOOKS_PER_S = 200
+"""Look-ups in a second at most, of the logs of ranks that have not begun."""
 
 
 class Watch:
@@ -50,11 +52,12 @@ class Watch:
 class _Tail:
     """Reads the text appended to a file since the last read.
 
-    The file stays open: each check costs one read, and only every `LOOK_S` a look-up of its name.
+    The file stays open: each check costs one read, and only every `LOOK_S` a look-up of its name; before it exists
+    every `wait_s`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, wait_s: float = 0.0) -> None:
+        self.path, self._wait_s = path, wait_s
         self._stream: BinaryIO | None = None
         self._looked = -math.inf
 
@@ -68,7 +71,7 @@ class _Tail:
         """
         try:
             data = self._read()
-            if not data and (at_end or time.monotonic() > self._looked + LOOK_S):
+            if not data and (at_end or time.monotonic() > self._looked + (LOOK_S if self._stream else self._wait_s)):
                 self._look()
                 data = self._read()
         except OSError:
@@ -80,7 +83,7 @@ class _Tail:
 
     def _look(self) -> None:
         """Open the file that now has the name, unless it is open already."""
-        self._looked = time.monotonic() if self._stream else -math.inf
+        self._looked = time.monotonic() if self._stream or self._wait_s else -math.inf
         status = self.path.stat()
         if self._stream is not None:
             now = os.fstat(self._stream.fileno())
@@ -123,13 +126,18 @@ class _Events:
             listener.notice(event.get("text", ""))
 
 
-def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), poll_s: float = 0.1) -> RunStatus:
+def follow(
+    paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] | None = None, poll_s: float = 0.1,
+    late_s: float = 0.0,
+) -> RunStatus:  # fmt: skip
     """Report to `listener` until the run has ended; returns its final status.
 
     Args:
-        logs: the files to show as output; empty: the first rank's log.
+        logs: the files to show as output; None: the first rank's log.
+        late_s: how long after the end something may still be written to them.
     """
-    tails = [_Tail(path) for path in logs or (paths.main.rank_log(0),)]
+    logs = (paths.main.rank_log(0),) if logs is None else logs
+    tails = [_Tail(path, wait_s=min(LOOK_S, (len(logs) - 1) / LOOKS_PER_S)) for path in logs]
     events, seen, before = _Events(paths, over=read_status(paths).over), "", dict[str, RunStatus]()
     watch, status, looked = Watch(paths), RunStatus(), 0.0
     while True:
@@ -143,7 +151,7 @@ def follow(paths: RunPaths, listener: Listener, *, logs: tuple[Path, ...] = (), 
             while text := tail.new():
                 listener.output(number, text)
         if status.over:
-            _rest(tails, 1.0 if logs else 0.0, listener)
+            _rest(tails, late_s, listener)
             events.tell(listener, at_end=True)
             return why_ended(paths, status)
         time.sleep(poll_s)

@@ -28,6 +28,9 @@ from pathlib import Path
 from stackyard.core.below import Below
 from stackyard.core.late import dataclass
 
+MANY_RANKS = 1000
+"""Above so many, the ranks of a node share one log: a directory with a hundred thousand files is of no use."""
+
 
 @dataclass(frozen=True)
 class StepPaths:

@@ -14,13 +14,10 @@ from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, PlannedStage, StepFile
 from stackyard.launch.plan.command import first_rank
 from stackyard.launch.plan.model import Plan
-from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.records.paths import MANY_RANKS, StepPaths
 from stackyard.launch.run.agentfile import agent_text
 from stackyard.launch.shim.rank_sh import private_text, shim_text, sidecar_argv
 from stackyard.yard.write.atomic import write_json, write_text
-
-MANY_RANKS = 1000
-"""Above so many, the ranks of a node share one log: a directory with a hundred thousand files is of no use."""
 
 
 @dataclass(frozen=True)
