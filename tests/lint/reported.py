@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from lint.reported_since import LINES_SINCE, SINCE
+
 _HEAD = "#!/bin/bash\n#SBATCH --time=01:00:00\n"
 _GPUS = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:4\n#SBATCH --cpus-per-task=16\n"
 _ADDRESS = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
@@ -387,3 +389,6 @@ LINES = {
     "array-without-index": 3,
     "more-ranks-than-slots": 6,
 }
+
+REPORTED |= SINCE
+LINES |= LINES_SINCE

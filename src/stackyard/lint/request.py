@@ -196,6 +196,8 @@ def _slurm(request: Request) -> None:
     request.nodes = number(get("nodes"))
     request.tasks = number(get("ntasks"))
     request.tasks_per_node = number(get("ntasks-per-node"))
+    if "nodes" not in request.values and request.tasks and request.tasks_per_node:
+        request.nodes = -(-request.tasks // request.tasks_per_node)
     request.cpus_per_task = number(get("cpus-per-task"))
     request.gpus_per_task = number((get("gpus-per-task") or "").split(":")[-1])
     per_node = number((get("gpus-per-node") or "").split(":")[-1])

@@ -35,13 +35,17 @@ def heap_over_memory(case: Case) -> Iterator[Hit]:
 
 
 _LONG = re.compile(
-    r"(?<!\S)--?(?:n?threads|num[-_]?threads|runThreadN|(?:n[-_]?)?cores|n?cpus|num[-_]cpus|(?:n[-_]?)?jobs)[= ](\d+)\b"
+    r"(?<!\S)--?(?:n?threads|num[-_]?threads|runThreadN|(?:n[-_]?|local)?cores|n?cpus|num[-_]cpus|(?:n[-_]?)?jobs)"
+    r"[= ](\d+)\b"
+    r"|\bparpool\((?:['\"]\w+['\"], *)?(\d+)\)|\bmc\.cores *= *(\d+)\b"
 )
 _SHORT = {
     **dict.fromkeys(("make", "ninja", "snakemake", "parallel", "gmake"), "-j"),
     **dict.fromkeys(("samtools", "sambamba"), "-@"),
     **dict.fromkeys(("bwa", "bwa-mem2", "minimap2", "fastqc", "spades.py", "iqtree2", "raxmlHPC-PTHREADS"), "-t"),
     **dict.fromkeys(("bowtie2", "bowtie", "hisat2", "tophat", "tophat2", "pigz", "cufflinks"), "-p"),
+    **dict.fromkeys(("diamond", "blastp", "kraken2"), "-p"),
+    "julia": "-t",
     "gmx": "-nt",
     "xargs": "-P",
     "relion_refine": "--j",
@@ -59,7 +63,7 @@ def _threads(words: tuple[str, ...]) -> int | None:
     short = _SHORT.get(name)
     match = re.search(rf"(?<!\S){re.escape(short)}[= ]?(\d+)(?!\S)", text) if short else None
     match = match or _LONG.search(text)
-    return int(match[1]) if match else None
+    return int(next(group for group in match.groups() if group)) if match else None
 
 
 def _cores(case: Case) -> tuple[int | None, bool]:

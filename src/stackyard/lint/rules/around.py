@@ -106,17 +106,21 @@ def _works(command: ResolvedCommand) -> bool:
     instead="#SBATCH --export=NONE\nmodule load pytorch\nsrun --export=ALL python train.py",
 )
 def export_none(case: Case) -> Iterator[Hit]:
-    """``#SBATCH --export=NONE`` and an srun without ``--export``."""
-    if case.script.scheduler != "slurm" or (case.script.request.values.get("export") or "").upper() not in (
-        "NONE",
-        "NIL",
-    ):
+    """``#SBATCH --export=NONE`` and an srun without ``--export``, a note for a program by its path; a job with NIL."""
+    value = (case.script.request.values.get("export") or "").upper() if case.script.scheduler == "slurm" else ""
+    if value == "NIL" and not re.search(r"\bPATH=|/etc/profile", case.script.code):
+        yield Hit(case.script.request.line("export"), "this job gets no environment, not even PATH", "--export=NONE")
+    if value not in ("NONE", "NIL"):
         return
     if re.search(r"unset\s+[^\n]*SLURM_EXPORT_ENV|SLURM_EXPORT_ENV=ALL", case.script.code):
         return
     for launch in case.launches:
         if launch.kind == "srun" and not launch.given("export") and not launch.via:
-            yield Hit(launch.line, "this step gets no environment: the job has --export=NONE", "srun --export=ALL ...")
+            by_path = "/" in (launch.program or ("",))[0] and not re.search(
+                r"\bexport \w|module load|\bml \w", case.script.code
+            )
+            yield Hit(launch.line, "this step gets no environment: the job has --export=NONE", "srun --export=ALL ...",
+                      "note" if by_path else None)  # fmt: skip
             return
 
 
@@ -129,16 +133,24 @@ def export_none(case: Case) -> Iterator[Hit]:
 def mkdir_too_late(case: Case) -> Iterator[Hit]:
     """An output file in a directory that the script itself makes."""
     directories = {
-        word.rstrip("/").removeprefix("./")
+        shown(word).rstrip("/").removeprefix("./") + "/"
         for command in case.script.commands if command.argv[:1] == ("mkdir",)
         for word in command.argv[1:] if word[:1] != "-"
     }  # fmt: skip
     for directive in read_by_scheduler(case):
         for option in directive.options:
             directory = option.value.rpartition("/")[0].removeprefix("./")
-            if option.name in ("output", "error", "o", "e", "oo", "eo") and directory and directory in directories:
+            if option.name not in ("output", "error", "o", "e", "oo", "eo") or not directory:
+                continue
+            fixed, of_job, _ = (directory + "/").partition("%")
+            slurm = case.script.scheduler == "slurm"
+            form = re.sub(r"%\d*\w", "[^/]+", re.escape(directory + "/"))
+            if any(re.fullmatch(form, name) for name in directories):
                 yield Hit(directive.line, f"{directory} is made by the script, after its output file is opened",
                           f"mkdir -p {directory} before the job is submitted")  # fmt: skip
+            elif slurm and of_job and re.search(r"%\d*[jJAa]", directory):
+                yield Hit(directive.line, f"{directory} has the number of the job: nobody can make it before",
+                          f"{fixed}{option.value[len(fixed):].replace('/', '-')}")  # fmt: skip
 
 
 @rule(
@@ -199,18 +211,21 @@ def conda_activate_hook(case: Case) -> Iterator[Hit]:
         return
     for command in case.script.commands:
         if command.argv[:2] in (("conda", "activate"), ("mamba", "activate"), ("micromamba", "activate")):
-            before = "\n".join(case.script.rows[: command.line - 1])
+            before = "\n".join(row for row in case.script.rows[: command.line - 1] if row[:1] != "#" or row[:2] == "#!")
+            by_module = _MODULE.search(before) and not _HOOK.search(before)
             if not _HOOK.search(before):
-                yield Hit(command.line, f"{command.argv[0]} activate: the shell function is not defined here",
-                          f'eval "$({command.argv[0]} shell.bash hook)"')  # fmt: skip
+                doubt = ", unless the module defines it" if by_module else ""
+                yield Hit(command.line, f"{command.argv[0]} activate: the shell function is not defined here{doubt}",
+                          f'eval "$({command.argv[0]} shell.bash hook)"', "note" if by_module else None)  # fmt: skip
             return
 
 
 _HOOK = re.compile(
-    r"(?m)^#!.*\s(?:-\w*[li]\w*|--login)\b|conda\.sh|shell[. ](?:\w+[. ])?(?:bash|zsh|posix)|\bhook\b|conda init|"
-    r"^\s*(?:source|\.)\s|\bmodule\b|\bml\b|\beval\b|\bspack\b"
+    r"(?m)^#!.*\s(?:-\w*[li]\w*|--login)\b|conda\.sh|shell[. ](?:\w+[. ])?(?:bash|zsh|posix)|\bhook\b|"
+    r"^\s*(?:source|\.)\s|\beval\b|\bspack\b"
 )
-"""What may define the function: a login shell, conda's own script or hook, a sourced file, a module."""
+"""What defines the function: a login shell, conda's own script or hook, a sourced file."""
+_MODULE = re.compile(r"\bmodule\b|\bml\b")
 
 
 _OF_THE_TASK = re.compile(

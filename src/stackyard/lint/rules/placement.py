@@ -37,11 +37,15 @@ def other_schedulers_launcher(case: Case) -> Iterator[Hit]:
     instead="#SBATCH --nodes=2\nmpirun apptainer exec image.sif ./a.out",
 )
 def mpirun_in_container(case: Case) -> Iterator[Hit]:
-    """mpirun in a container that the script starts on the first of several nodes."""
+    """mpirun in a container that the script starts on the first of several nodes; srun in a container."""
     nodes = case.nodes or 0
     for launch in case.launches:
-        if launch.kind == "mpirun" and launch.via and launch.via[-1].kind == "container" and not launch.ranks_of \
-                and nodes > 1 and not launch.remote:  # fmt: skip
+        inside = launch.via and launch.via[-1].kind == "container" and not launch.ranks_of and not launch.remote
+        if inside and launch.kind == "srun":
+            yield Hit(
+                launch.line, "srun is of the host, and not in the image", f"srun {launch.via[-1].word} exec IMAGE ..."
+            )
+        if inside and launch.kind == "mpirun" and nodes > 1:
             yield Hit(launch.line, f"{launch.word} runs inside a container on the first of {nodes} nodes",
                       f"{launch.word} {launch.via[-1].word} exec IMAGE ...")  # fmt: skip
 
@@ -158,7 +162,9 @@ def pip_in_each_task(case: Case) -> Iterator[Hit]:
         inner = [" ".join(command.resolved.argv) for command in case.script.inner if command.launch is launch]
         texts = [" ".join(launch.program), *inner, *(" ".join(command.argv) for command in case.worker(launch))]
         if (case.step(launch).tasks or 0) > 1 and any(_INSTALLS.match(text) for text in texts):
-            yield Hit(launch.line, f"{case.step(launch).tasks} tasks install packages", "install before the launch")
+            run = all(not _INSTALLS.match(text) or text.startswith("uv run") for text in texts)  # it may be up to date
+            yield Hit(launch.line, f"{case.step(launch).tasks} tasks install packages", "install before the launch",
+                      "note" if run else None)  # fmt: skip
             return
 
 
@@ -221,7 +227,12 @@ def hosts_by_hand(case: Case) -> Iterator[Hit]:
     for launch in case.launches if case.script.is_batch and not fixed else ():
         hosts = launch.get("host") or launch.get("hosts") or "" if launch.kind in ("mpirun", "horovodrun") else ""
         file = launch.get("hostfile") or "" if launch.kind == "mpirun" else ""
-        plain = re.fullmatch(r"(?!/dev/)[\w./-]+", file) and case.script.code.count(file.rsplit("/", 1)[-1]) == 1
+        plain = (
+            re.fullmatch(r"(?!/dev/)[\w./-]+", file)
+            and case.script.code.count(file if "/" in file else f" {file}") == 1
+        )
+        if re.fullmatch(r"\$\{?SLURM_(?:JOB_)?NODELIST\}?", shown(file)):
+            yield Hit(launch.line, f"{shown(file)} is a list of names, and no file", "leave it out", "warning")
         if plain and case.script.scheduler in ("slurm", "pbs", "lsf"):
             yield Hit(launch.line, f"{launch.word} takes its hosts from {file}, which this script does not write",
                       "leave it out: mpirun asks the scheduler")  # fmt: skip
@@ -238,12 +249,12 @@ def hosts_by_hand(case: Case) -> Iterator[Hit]:
     instead="export OMP_NUM_THREADS=8\nmpirun -np 8 --map-by slot:PE=8 --bind-to core ./a.out",
 )
 def threads_on_one_core(case: Case) -> Iterator[Hit]:
-    """``mpirun --bind-to core`` without ``PE=`` and several threads in each rank."""
+    """``mpirun --bind-to core``, or ``--map-by core``, without ``PE=`` and several threads in each rank."""
     for launch in case.launches:
         value = launch.environment.get("OMP_NUM_THREADS")
         words = " ".join(launch.words[: len(launch.words) - len(launch.program)])
-        bound = re.search(r"-bind-to[ =]core\b|--?bycore\b", words) and not re.search(
-            r"(?i)pe=|cpus-per-(?:proc|rank)", words
+        bound = re.search(r"-(?:bind-to|map-by)[ =]core\b|--?bycore\b", words) and not re.search(
+            r"(?i)pe=|cpus-per-(?:proc|rank)|-bind-to[ =](?!core)", words
         )
         if launch.kind == "mpirun" and bound and value and value.text.isdecimal() and int(value.text) > 1:
             yield Hit(launch.line, f"{value.text} threads on one core", f"--map-by slot:PE={value.text}")
@@ -283,23 +294,6 @@ def ray_head_alone(case: Case) -> Iterator[Hit]:
 
 
 @rule(
-    "loopback-between-nodes",
-    why="lo reaches the same node only: ranks of several nodes never connect",
-    example="#SBATCH --nodes=2\nexport NCCL_SOCKET_IFNAME=lo",
-    instead="#SBATCH --nodes=2\nexport NCCL_SOCKET_IFNAME=ib0",
-)
-def loopback_between_nodes(case: Case) -> Iterator[Hit]:
-    """The loopback interface for the connections of a job on several nodes."""
-    names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "RCCL_SOCKET_IFNAME")
-    for launch in case.steps if (case.nodes or 0) > 1 else ():
-        for name in names:
-            value = launch.environment.get(name)
-            if value and value.text == "lo" and (case.step(launch).nodes or 0) > 1:
-                yield Hit(value.line, f"{name} is the loopback interface, on {case.nodes} nodes", f"unset {name}")
-                return
-
-
-@rule(
     "queue-of-gpus-without-gpus",
     "note",
     why="Where a queue does not give its GPUs by itself, a job without a request sees none",
@@ -335,24 +329,6 @@ def threads_over_chunk(case: Case) -> Iterator[Hit]:
         if "ncpus" in sizes and threads > int(sizes["ncpus"]):
             yield Hit(case.script.request.line("l.select"), f"{threads} threads on {sizes['ncpus']} cores",
                       f"mpiprocs={max(1, int(sizes['ncpus']) // int(sizes.get('ompthreads', 1)))}")  # fmt: skip
-            return
-
-
-@rule(
-    "program-on-one-of-nodes",
-    "note",
-    why="The other nodes of the job are charged and idle",
-    example="#SBATCH --nodes=2\nsrun ... python -m verl.trainer.main_ppo trainer.nnodes=1",
-    instead="#SBATCH --nodes=2\nsrun ... python -m verl.trainer.main_ppo trainer.nnodes=2",
-)
-def program_on_one_of_nodes(case: Case) -> Iterator[Hit]:
-    """A program with Ray that is told of fewer nodes than the job has."""
-    nodes = case.nodes or 0
-    for launch in case.launches if nodes > 1 and re.search(r"\bray start\b", case.script.code) else ():
-        match = re.search(r"(?<!\S)(?:\S+\.)?(?:nnodes|num_nodes)=(\d+)(?!\S)", " ".join(launch.words))
-        if match and int(match[1]) < nodes and case.innermost(launch):
-            row = next((n for n, text in enumerate(case.script.rows, 1) if match[0] in text), launch.line)
-            yield Hit(row, f"{match[0]} in a job with {nodes} nodes", match[0].replace(match[1], str(nodes)))
             return
 
 

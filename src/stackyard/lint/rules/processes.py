@@ -12,6 +12,7 @@ from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.rendezvous import is_set
 from stackyard.lint.rules.torch import nnodes
 from stackyard.lint.shell.scope import ResolvedCommand
+from stackyard.lint.shell.words import shown
 from stackyard.lint.source import source_of
 
 
@@ -34,7 +35,13 @@ def ranks_over_node_gpus(case: Case) -> Iterator[Hit]:
     have = case.script.request.node_gpus
     for launch in case.steps if have else ():
         ranks, source = _per_node(case, launch), case.source(launch)
-        if not ranks or not have or ranks <= have or source is None or case.inside_agent(launch):
+        if not ranks or not have or ranks <= have or case.inside_agent(launch):
+            continue
+        if source is None:
+            said = re.search(r"horovod|\bhvd\b|_hvd", case.script.text, re.I) and "MPS" not in case.script.code
+            if said and case.python(launch):
+                text = f"{launch.word} starts {ranks} ranks of Horovod on each node with {counted(have, 'GPU')}"
+                yield Hit(launch.line, text, f"start {have} ranks on each node")
             continue
         jax = case.program_source(case.python(launch)) if "jax" in source.imports else ""
         by_rank = "horovod" in source.imports or source.device_line or case.group(launch) is not None
@@ -243,7 +250,7 @@ def hostfile_without_slots(case: Case) -> Iterator[Hit]:
     """A file of plain host names for deepspeed."""
     code = case.script.code
     for launch in case.launches if "slots" not in code else ():
-        name = launch.get("hostfile") if launch.kind == "deepspeed" else None
+        name = shown(launch.get("hostfile") or "") if launch.kind == "deepspeed" else None
         if name and re.search(rf"(?m)^[^\n]*hostnames[^\n]*>\s*[\"']?\S*{re.escape(Path(name).name)}", code):
             yield Hit(launch.line, f"{Path(name).name} has no slots", "hostnames ... | sed 's/$/ slots=GPUS/'")
 
@@ -385,20 +392,3 @@ def image_without_slash(case: Case) -> Iterator[Hit]:
         if match and (not row.lstrip().startswith("#") or row.startswith("#SBATCH")):
             yield Hit(number, f"{match[1]} is taken for an image of a registry", f"--container-image=./{match[1]}")
             return
-
-
-@rule(
-    "address-of-itself",
-    why="The variable is made of itself and was never set: rank 0 is looked for at an empty address",
-    example='export MASTER_ADDR="${MASTER_ADDR}i"',
-    instead="MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)i",
-)
-def address_of_itself(case: Case) -> Iterator[Hit]:
-    """MASTER_ADDR whose only value is made of MASTER_ADDR."""
-    settings = re.findall(r"(?m)^[ \t]*(?:export\s+)?MASTER_ADDR=(\S.*)$", case.script.code)
-    own = [text for text in settings if re.search(r"\$\{?MASTER_ADDR\b(?!:)", text)]
-    sourced = re.search(r"(?m)^[ \t]*(?:source|\.)\s+(?!\S*(?:activate|conda\.sh|bashrc|profile))", case.script.code)
-    if own and len(own) == len(settings) and not sourced:
-        line = next(number for number, row in enumerate(case.script.rows, 1) if "MASTER_ADDR=" in row)
-        first = "MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)"
-        yield Hit(line, "MASTER_ADDR is used in its own value, and never set before", first)

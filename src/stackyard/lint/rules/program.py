@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from stackyard.lint.launches import AGENTS, Launch
@@ -35,13 +36,20 @@ def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
                 f"each task sees one GPU, but {source.file}:{source.device_line} selects one by local rank",
                 "srun --gpus-per-node=N --gpu-bind=none ...",
             )
-        elif source is None and case.python(target) and per_node:
+        elif source and source.imports & {"lightning", "pytorch_lightning"} and (source.devices or 1) > 1:
+            text = f"each task sees one GPU, and {source.file} looks for {source.devices}"
+            yield Hit(launch.line, text, "srun --gpus-per-node=N --gpu-bind=none ...")
+        elif source is None and per_node and (case.python(target) or _BY_RANK.search(case.script.text)):
             yield Hit(
                 launch.line,
                 "each task sees one GPU: cuda:<local rank> is an invalid device",
                 "srun --gpus-per-node=N --gpu-bind=none ...",
                 "note",
             )
+
+
+_BY_RANK = re.compile(r"set_device|LOCAL_?RANK|LOCALID|--(?:distributed|ddp)\b|--device[= ]cuda|horovod|nccl", re.I)
+"""What a program with one GPU per local rank is told, where it is not plainly one of Python."""
 
 
 def _isolates(case: Case, launch: Launch) -> bool:

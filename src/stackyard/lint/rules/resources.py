@@ -146,6 +146,8 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
         yield from _threads_of_node(case)
     yield from _threads_of_sets(case)
     cpus = (case.script.request.cpus_per_task or _default_cores(case)) if slurm else case.slots
+    if slurm and case.script.request.exclusive:
+        yield from _threads_of_step(case)
     if not cpus or case.script.request.exclusive:
         return
     said = not slurm or bool(case.script.request.cpus_per_task)
@@ -162,6 +164,16 @@ def threads_over_cores(case: Case) -> Iterator[Hit]:
             text = f"{value.text} threads on {counted(have, 'core')}"
             remedy = f"export OMP_NUM_THREADS={have}" if said else f"#SBATCH --cpus-per-task={value.text}"
             yield Hit(value.line, text, remedy, None if said else "note")
+            return
+
+
+def _threads_of_step(case: Case) -> Iterator[Hit]:
+    """More threads than the cores that a step on whole nodes names for each task, which is bound to them."""
+    for launch in case.steps:
+        value, have = launch.environment.get("OMP_NUM_THREADS"), launch.count("cpus-per-task")
+        bound = "none" not in (launch.get("cpu-bind") or "") and case.innermost(launch)
+        if value and value.text.isdecimal() and have and int(value.text) > have and bound:
+            yield Hit(value.line, f"{value.text} threads on {counted(have, 'core')}", f"export OMP_NUM_THREADS={have}")
             return
 
 
@@ -291,21 +303,6 @@ def export_twice(case: Case) -> Iterator[Hit]:
 def _drops_all(value: str) -> bool:
     names = value.split(",")
     return "=" in value and not {"ALL", "NONE", "NIL", "all"} & set(names) and not value.startswith("$")
-
-
-@rule(
-    "preload-comma",
-    why="ld.so splits LD_PRELOAD at spaces and colons; a comma makes one file name of two",
-    example="export LD_PRELOAD=/a/liba.so,/b/libb.so",
-    instead="export LD_PRELOAD=/a/liba.so:/b/libb.so",
-)
-def preload_comma(case: Case) -> Iterator[Hit]:
-    """LD_PRELOAD with commas as separators."""
-    pattern = re.compile(r"\bLD_PRELOAD=(\"[^\"]*\"|'[^']*'|\S+)")
-    for line, row in enumerate(case.script.text.splitlines(), 1):
-        match = pattern.search(row) if not row.lstrip().startswith("#") else None
-        if match and "," in match[1] and "--export" not in row[: match.start()]:
-            yield Hit(line, f"LD_PRELOAD={match[1]} is separated by commas", match.group().replace(",", ":"))
 
 
 @rule(

@@ -38,12 +38,19 @@ def tasks_mismatch(case: Case) -> Iterator[Hit]:
     instead="#SBATCH --ntasks=8\nsrun -n 8 ./a.out",
 )
 def more_tasks_than_job(case: Case) -> Iterator[Hit]:
-    """An srun with more nodes or more CPUs than its job has."""
+    """An srun or a flux run with more nodes, or an srun with more CPUs, than its job has."""
     request = case.script.request
-    if case.script.scheduler != "slurm":
-        return
-    for launch in case.steps:
-        if launch.kind != "srun" or launch.given("overcommit", "jobid", "het-group") or launch.remote:
+    for launch in case.launches:
+        nodes = launch.count("nodes") if launch.kind == "flux" == case.script.scheduler else None
+        if nodes and request.nodes and nodes > request.nodes:
+            text = f"flux run requests {nodes} nodes in a job of {request.nodes}"
+            yield Hit(launch.line, text, f"flux run -N {request.nodes} ...", "refused")
+        if (
+            case.script.scheduler != "slurm"
+            or launch.kind != "srun"
+            or launch.given("overcommit", "jobid", "het-group")
+            or launch.remote
+        ):
             continue
         nodes, tasks = launch.count("nodes"), launch.count("ntasks")
         if nodes and case.nodes and nodes > case.nodes:
@@ -86,7 +93,8 @@ def _whole_nodes(case: Case) -> bool:
 def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
     """An mpirun with more ranks than the job has tasks; a note unless the MPI is known to be Open MPI."""
     request = case.script.request
-    alone = request.nodes if not any(name.startswith("ntasks") for name in request.values) else None
+    one = 1 if "cpus-per-task" in request.values and "nodes" not in request.values else None
+    alone = (request.nodes or one) if not any(name.startswith("ntasks") for name in request.values) else None
     tasks = request.all_tasks or (alone if case.script.scheduler == "slurm" and not request.exclusive else None)
     for launch in case.launches:
         ranks = launch.count("np")

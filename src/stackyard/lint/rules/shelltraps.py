@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stackyard.lint.options import read_options
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.shell.words import shown
+from stackyard.lint.tables import SBATCH
 
 
 @rule(
@@ -50,20 +52,6 @@ def _is_comment(case: Case, number: int) -> bool:
     before = rows[number - 2]
     return rows[number - 1].lstrip().startswith("#") and bool(re.search(r"(?<!\\)\\$", before)) \
         and not before.lstrip().startswith("#")  # fmt: skip
-
-
-@rule(
-    "path-replaced",
-    why="Commands are looked up in PATH: without its old value the shell finds neither srun nor python nor ls",
-    example="export PATH=/opt/tool/bin",
-    instead="export PATH=/opt/tool/bin:$PATH",
-)
-def path_replaced(case: Case) -> Iterator[Hit]:
-    """A new value of PATH in which the old one, and the system's directories, are missing."""
-    for command in case.script.commands:
-        for name, raw in command.sets:
-            if name == "PATH" and "/" in raw and not re.search(r"PATH|\$\(|`|/bin:|/bin[\"']?$(?<=/usr/bin)", raw):
-                yield Hit(command.line, "PATH loses its old value", f"export PATH={raw.strip(chr(34))}:$PATH")
 
 
 _SPOOLED = re.compile(
@@ -122,27 +110,10 @@ def bash_in_sh(case: Case) -> Iterator[Hit]:
     for number in numbers:
         yield Hit(number, "this is bash, and the first line names sh", "#!/bin/bash")
         return
-
-
-@rule(
-    "unset-before-activate",
-    "note",
-    why="The scripts that activation runs read variables that are not set: with set -u they end the job",
-    example="set -eu\nconda activate train",
-    instead="set -e\nconda activate train\nset -u",
-)
-def unset_before_activate(case: Case) -> Iterator[Hit]:
-    """``conda activate`` while ``set -u`` is in force."""
-    strict = 0
     for command in case.script.commands:
-        words = command.argv
-        if words[:1] == ("set",):
-            on = any(re.fullmatch(r"-\w*u\w*", word) for word in words[1:]) or "nounset" in words
-            off = any(re.fullmatch(r"\+\w*u\w*", word) for word in words[1:]) or words[1:3] == ("+o", "nounset")
-            strict = 0 if off else command.line if on else strict
-        elif strict and (words[:2] in (("conda", "activate"), ("mamba", "activate")) or (
-                words[:1] in (("source",), (".",)) and words[1:2] == ("activate",))):  # fmt: skip
-            yield Hit(command.line, f"activation under set -u (line {strict})", "set +u before it, set -u behind it")
+        if command.argv[:1] in (("module",), ("ml",)) and not re.search(r"(?m)^\s*(?:\.|source)\s", case.script.code):
+            text = f"{command.argv[0]} is a function that sh may not have, and the first line names sh"
+            yield Hit(command.line, text, "#!/bin/bash")
             return
 
 
@@ -160,9 +131,11 @@ def expanded_at_submission(case: Case) -> Iterator[Hit]:
         if not submits or not command.command.here or re.search(r"<<-?\s*(?:['\"]|\\)", row):
             continue
         for number, text in enumerate(command.command.here.splitlines(), command.command.here_line):
-            match = re.search(r"(?<!\\)\$\{?((?:SLURM|PBS|LSB|SGE)_\w+)", text)
+            own = "|".join(re.findall(r"(?m)^(?:export )?([A-Za-z_]\w*)=", command.command.here)) or "SLURM_JOB_ID"
+            match = re.search(rf"(?<!\\)\$\{{?((?:SLURM|PBS|LSB|SGE)_\w+|(?:{own})\b)|awk [^\n]*(?<!\\)\$(\d|NF)", text)
             if match and not text.lstrip().startswith("#SBATCH"):
-                yield Hit(number, f"${match[1]} is replaced when the job is submitted", f"\\${match[1]}, or <<'EOF'")
+                name = match[1] or match[2]
+                yield Hit(number, f"${name} is replaced when the job is submitted", f"\\${name}, or <<'EOF'")
                 return
 
 
@@ -198,12 +171,6 @@ def other_schedulers_variable(case: Case) -> Iterator[Hit]:
             return
 
 
-_OF_SBATCH = {
-    "--account", "--array", "--dependency", "--export", "--gpus", "--gres", "--job-name", "--mem", "--nodes",
-    "--ntasks", "--output", "--partition", "--qos", "--time",
-}  # fmt: skip
-
-
 @rule(
     "options-behind-script",
     why="What follows the script's name are its own arguments: the scheduler does not see them",
@@ -211,19 +178,20 @@ _OF_SBATCH = {
     instead="sbatch --nodes=2 job.sh",
 )
 def options_behind_script(case: Case) -> Iterator[Hit]:
-    """Options of sbatch behind the name of the script."""
+    """Options of sbatch behind the name of the script; a word before them that is none; words behind ``--wrap``."""
     for command in case.script.commands:
         words = command.argv
-        at = next((n for n, word in enumerate(words) if n and re.search(r"\.(?:sh|slurm|sbatch|job|batch)$", word)), 0)
-        if words[:1] != ("sbatch",) or not at:
+        if words[:1] != ("sbatch",):
             continue
-        late = [word for word in words[at + 1 :] if word.partition("=")[0] in _OF_SBATCH]
-        if late:
-            yield Hit(
-                command.line,
-                f"{shown(late[0])} is an argument of {shown(words[at])}",
-                f"sbatch {shown(late[0])} {shown(words[at])}",
-            )
+        reading = read_options(SBATCH, words[1:])
+        first, *rest = reading.rest or ("",)
+        late = [word for word in rest if word[:2] == "--" and SBATCH.canonical(word[2:].partition("=")[0])]
+        cut = " " not in (reading.get("wrap") or " ") and (first or any(not option.name for option in reading.options))
+        if cut:
+            yield Hit(command.line, "--wrap ends at the blank", "--wrap='...'", "refused")
+        elif late and (re.search(r"\.(?:sh|slurm|sbatch|job|batch)$", first) or re.fullmatch(r"[NntcpAJ]\d+", first)):
+            text = f"{shown(late[0])} is an argument of {shown(first)}"
+            yield Hit(command.line, text, f"sbatch {shown(late[0])} {shown(first)}")
 
 
 @rule(

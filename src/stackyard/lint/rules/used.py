@@ -66,7 +66,12 @@ def one_core_with_gpu(case: Case) -> Iterator[Hit]:
         if program and program[0].endswith(".py") and cores_of(case, step) == 1 and _may_load_data(case, program):
             remedy = "#SBATCH --cpus-per-task=8" + ("\nsrun -c 8 ..." if step else "")
             text = f"{'each task of ' if step else ''}{program[0]} has GPUs and one core"
-            yield Hit(line, text, remedy, "note" if case.shares_nodes is False else None)
+            meant = (
+                case.script.request.cpus_per_task == 1
+                and request.node_gpus == 1
+                and not (step and step.count("ntasks"))
+            )
+            yield Hit(line, text, remedy, "note" if case.shares_nodes is False or meant else None)
             return
 
 
@@ -138,22 +143,27 @@ def world_size(case: Case) -> Iterator[Hit]:
 @rule(
     "lightning-devices",
     "refused",
-    evidence=("source",),
+    evidence=("script", "source"),
     why="Under Slurm, Lightning starts no processes itself and stops unless each device has its task",
     example="#SBATCH --ntasks-per-node=1\nsrun python train.py   (with Trainer(devices=4))",
     instead="#SBATCH --ntasks-per-node=4\nsrun python train.py",
 )
 def lightning_devices(case: Case) -> Iterator[Hit]:
-    """Lightning's Trainer(devices=N) in a step with another number of tasks on each node."""
+    """Lightning's Trainer(devices=N), or --trainer.devices N, in a step with another number of tasks on each node."""
     for launch in case.steps:
         source, per_node = case.source(launch), case.step(launch).per_node
-        inside = case.inside_agent(launch)
-        if launch.kind != "srun" or inside or source is None or not source.devices or source.devices < 1:
+        named = _TRAINER_DEVICES.search(" ".join((case.python(launch) or launch.program)[1:]))
+        devices = int(named[1]) if named else (source.devices if source else None) or 0
+        if launch.kind != "srun" or case.inside_agent(launch) or devices < 1 or launch.doubtful:
             continue
-        if per_node and per_node != source.devices:
-            devices, tasks = counted(source.devices, "device"), counted(per_node, "task")
-            text = f"{source.file} has {devices}, but srun starts {tasks} on each node"
-            yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node={source.devices}")
+        if per_node and per_node != devices:
+            name = source.file if source else "the program"
+            text = f"{name} has {counted(devices, 'device')}, but srun starts {counted(per_node, 'task')} on each node"
+            yield Hit(launch.line, text, f"#SBATCH --ntasks-per-node={devices}")
+
+
+_TRAINER_DEVICES = re.compile(r"(?<!\S)(?:--)?trainer\.(?:devices|gpus)[= ](\d+)(?!\S)")
+"""On a command line: of LightningCLI, or of Hydra in templates for Lightning and in NeMo."""
 
 
 def _in_turn(case: Case, launch: Launch) -> bool:

@@ -134,6 +134,18 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.S)
 _LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
+def open_quote(raw: str) -> bool:
+    """Whether a quote in the source of a word is not closed."""
+    at = 0
+    while at < len(raw):
+        if raw[at] in "'\"":
+            at = _quote_end(raw, at + 1, raw[at])
+            if at >= len(raw):
+                return True
+        at += 2 if raw[at] == "\\" else 1
+    return False
+
+
 def _escape(match: re.Match[str]) -> str:
     if match[3]:
         return _LETTERS.get(match[3], match[3] if match[3] in "\\'\"?" else match[0])

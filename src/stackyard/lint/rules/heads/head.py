@@ -143,7 +143,7 @@ NAMES = {
     instead="#SBATCH --output=log-%j",
 )
 def directive_variable(case: Case) -> Iterator[Hit]:
-    """A shell variable in a directive."""
+    """A shell variable, or ``~``, in a directive."""
     if case.script.is_filled_in:
         return  # what fills in whole lines of the head fills in these, too
     if case.script.scheduler != "slurm":
@@ -156,6 +156,8 @@ def directive_variable(case: Case) -> Iterator[Hit]:
                       f"sbatch --{apart[1]}={apart[2]} ...")  # fmt: skip
     for directive in read_by_scheduler(case):
         for option in directive.options:
+            if option.name in ("output", "error", "input", "chdir") and option.value.startswith("~"):
+                yield Hit(directive.line, f"sbatch does not expand ~ in --{option.name}", "the whole path")
             match = re.search(r"\$\{?\w+\}?|\$\(", option.value)
             if match and option.name not in ("export", "wrap", "comment") and not _is_filled(option.value):
                 known = {

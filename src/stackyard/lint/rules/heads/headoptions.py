@@ -136,13 +136,18 @@ def pbs_words(case: Case) -> Iterator[Hit]:
                 why = "qsub of Grid Engine rejects a resource that the cluster does not define"
                 yield Hit(directive.line, text, f"#$ {better}", reason=why)
     for directive in read_by_scheduler(case) if case.script.scheduler == "pbs" else ():
-        first = directive.text.split()[:1]
-        if first and re.match(r"(?:walltime|mem|vmem|pmem|ncpus|nodes|select|place|ngpus)=", first[0]):
+        first, rest = directive.text.split()[:1], re.sub(r"\s#.*", "", directive.text)
+        apart = re.search(r"-l\s+\S*[=,:]\s+\w|-l\s+\w+\s+=", rest)
+        if apart and not is_template(rest):
             yield Hit(
-                directive.line,
-                f"{first[0]!r} does not belong to an option: qsub rejects it",
-                f"#PBS -l {directive.text}",
+                directive.line, f"{apart[0]!r}: a blank ends the list of resources", f"#PBS {rest.replace('= ', '=')}"
             )
+        elif first and (
+            re.match(r"(?:walltime|mem|vmem|pmem|ncpus|nodes|select|place|ngpus)=", first[0])
+            or rest.startswith("rundir")
+        ):
+            text = f"{first[0]!r} does not belong to an option: qsub rejects it"
+            yield Hit(directive.line, text, f"#PBS -l {directive.text}" if "=" in first[0] else "cd in the script")
 
 
 _APART = re.compile(r"(?<!\S)(--[\w-]+)(?:\s+=\s*|=\s+)(?=[^\s#])")
@@ -309,3 +314,21 @@ def equals_in_short_option(case: Case) -> Iterator[Hit]:
             taken = case.script.scheduler == "slurm" and letter in "oeiJA"
             text = f"-{letter}={value}: the value is '={value}'"
             yield Hit(directive.line, text, f"{directive.tag} -{letter} {value}", "warning" if taken else None)
+
+
+_LONG_NAMES = frozenset(name for name in (*SBATCH.valued, *SBATCH.flags, *SBATCH.optional) if len(name) > 2)
+
+
+@rule(
+    "one-hyphen",
+    why="One hyphen begins a short option: -mem=4G is -m with the value em=4G, and the memory is not requested",
+    example="#SBATCH -mem=4G",
+    instead="#SBATCH --mem=4G",
+)
+def one_hyphen(case: Case) -> Iterator[Hit]:
+    """The long name of an option of sbatch with one hyphen."""
+    for directive in read_by_scheduler(case) if case.script.scheduler == "slurm" else ():
+        for word in split_directive(directive.text, "slurm"):
+            name = word[1:].partition("=")[0] if word[:1] == "-" else ""
+            if name in _LONG_NAMES and not re.search(rf"-J\s+{re.escape(word)}", directive.text):
+                yield Hit(directive.line, f"{word} is read as -{word[1]} with the value {word[2:]}", f"#SBATCH -{word}")

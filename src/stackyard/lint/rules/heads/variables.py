@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stackyard.core.hints import nearest
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.heads.head import read_by_scheduler
 from stackyard.lint.shell.scope import ResolvedCommand
@@ -18,6 +19,8 @@ _SETTERS: dict[str, tuple[str, ...]] = {
     "SLURM_NTASKS_PER_NODE": ("ntasks-per-node",),
     "SLURM_NTASKS": _TASKS,
     "SLURM_NPROCS": _TASKS,
+    "SLURM_CPUS_PER_GPU": ("cpus-per-gpu",),
+    "SLURM_MEM_PER_GPU": ("mem-per-gpu",),
     "SLURM_MEM_PER_NODE": ("mem",),
     "SLURM_MEM_PER_CPU": ("mem-per-cpu",),
     "SLURM_ARRAY_TASK_ID": ("array",),
@@ -43,7 +46,8 @@ def variable_not_set(case: Case) -> Iterator[Hit]:
     if script.scheduler != "slurm" or script.is_filled_in or script.foreign or not sizes:
         return
     seen: set[str] = set()
-    for command in script.commands:
+    inner = [each.resolved for each in script.inner if each.launch.kind == "srun" and not each.launch.remote]
+    for command in (*script.commands, *inner):
         for name in _names(command) if command.argv[:1] not in (("echo",), ("printf",)) else ():
             options = _SETTERS.get(name)
             if options is None or name in seen or head_options & {*options, "tres-per-task"} or _is_known(case, name):
@@ -104,3 +108,56 @@ def export_replaces_environment(case: Case) -> Iterator[Hit]:
     value = case.script.request.values.get("export") or ""
     if case.script.scheduler == "slurm" and "=" in value and not re.search(r"(?i)\b(?:all|none|nil)\b", value):
         yield Hit(case.script.request.line("export"), f"--export={value} leaves out the rest", f"--export=ALL,{value}")
+
+
+_OF_EACH = {
+    "SLURM": """
+        ARRAY_JOB_ID ARRAY_TASK_ID ARRAY_TASK_COUNT ARRAY_TASK_MAX ARRAY_TASK_MIN ARRAY_TASK_STEP
+        CLUSTER_NAME CPUS_ON_NODE CPUS_PER_GPU CPUS_PER_TASK CPU_BIND DISTRIBUTION GPUS GPUS_ON_NODE
+        GPUS_PER_NODE GPUS_PER_TASK GTIDS HINT JOBID JOB_ACCOUNT JOB_CPUS_PER_NODE JOB_GPUS JOB_ID JOB_NAME
+        JOB_NODELIST JOB_NUM_NODES JOB_PARTITION JOB_QOS JOB_USER LAUNCH_NODE_IPADDR LOCALID MEM_PER_CPU
+        MEM_PER_GPU MEM_PER_NODE NNODES NODEID NODELIST NPROCS NTASKS NTASKS_PER_NODE PROCID RESTART_COUNT
+        STEP_GPUS STEP_ID STEP_NODELIST STEP_NUM_NODES STEP_NUM_TASKS SUBMIT_DIR SUBMIT_HOST TASKS_PER_NODE
+        TASK_PID TMPDIR TOPOLOGY_ADDR
+    """,
+    "SLURMD": "NODENAME",
+    "PBS": """
+        ARRAYID ARRAY_INDEX ARRAY_ID JOBDIR JOBFS JOBID JOBNAME NCPUS NODEFILE GPUFILE NODENUM NP NUM_NODES
+        NUM_PPN O_HOME O_HOST O_LOGNAME O_PATH O_QUEUE O_SHELL O_WORKDIR QUEUE TASKNUM TMPDIR
+    """,
+    "LSB": """
+        BATCH_JID DJOB_HOSTFILE DJOB_NUMPROC HOSTS JOBID JOBINDEX JOBNAME MAX_NUM_PROCESSORS MCPU_HOSTS
+        QUEUE SUB_HOST
+    """,
+    "SGE": "O_WORKDIR TASK_ID TASK_FIRST TASK_LAST",
+}
+"""The variables of each scheduler, without the prefix."""
+_OF_SCHEDULERS = [f"{prefix}_{name}" for prefix, names in _OF_EACH.items() for name in names.split()]
+
+
+@rule(
+    "variable-misspelt",
+    why="No scheduler sets a variable of this name: it is empty",
+    example="#SBATCH --array=1-9\n./work $SLURM_ARRAY_TASKID",
+    instead="#SBATCH --array=1-9\n./work $SLURM_ARRAY_TASK_ID",
+)
+def variable_misspelt(case: Case) -> Iterator[Hit]:
+    """A variable with nearly the name of one of a scheduler."""
+    inner = [each.resolved for each in case.script.inner]
+    for command in (*case.script.commands, *inner) if case.script.is_batch else ():
+        texts = (
+            part.text
+            for word in command.command.words
+            for part in word.parts
+            if part.kind in ("variable", "arithmetic")
+        )
+        values = (each.raw for each in command.command.assignments)
+        for name in dict.fromkeys(re.findall(r"(?<![:-])\b[A-Z]{3,6}_[A-Z_]{2,}\b", " ".join((*texts, *values)))):
+            tail = name.partition("_")[2]
+            alike = [one for one in _OF_SCHEDULERS if one.endswith(tail) and tail[:2] == "O_"]
+            like = (
+                "" if name in _OF_SCHEDULERS else next(iter((*alike, *nearest(name, _OF_SCHEDULERS, cutoff=0.9))), "")
+            )
+            if like and not re.search(rf"\b{name}=|\b{name}:?-", case.script.code) and abs(len(like) - len(name)) < 3:
+                yield Hit(command.line, f"no scheduler sets {name}: did you mean {like}?", f"${like}")
+                return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from stackyard.core.hints import nearest
 from stackyard.lint.launches import python_program
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.shell.scope import ResolvedCommand
@@ -40,6 +41,63 @@ def pbs_name(case: Case) -> Iterator[Hit]:
     if case.script.scheduler == "pbs" and odd and not is_template(name) and "$" not in name:
         better = re.sub(r"[^\w.+-]", "-", name)
         yield Hit(case.script.request.line("N"), f"{odd[0]!r} in the job name {name!r}", f"#PBS -N {better}")
+
+
+_RESOURCES = [
+    "walltime",
+    "cput",
+    "pcput",
+    "mem",
+    "pmem",
+    "vmem",
+    "pvmem",
+    "ncpus",
+    "ngpus",
+    "naccelerators",
+    "mpiprocs",
+    "ompthreads",
+    "nodes",
+    "select",
+    "place",
+    "procs",
+    "file",
+    "nice",
+    "software",
+    "host",
+    "vnode",
+    "arch",
+    "filesystems",
+    "min_walltime",
+    "max_walltime",
+    "gpus",
+    "ppn",
+    "feature",
+    "pcmem",
+]
+_OF_NODES = ("ppn", "gpus", "mics", "procs", "tpp", "shared", "exclusive")
+
+
+@rule(
+    "pbs-resource",
+    "refused",
+    why="qsub rejects a resource that its server does not know, and in nodes= all but ppn and properties",
+    example="#PBS -l wallltime=24:00:00",
+    instead="#PBS -l walltime=24:00:00",
+)
+def pbs_resource(case: Case) -> Iterator[Hit]:
+    """A resource of PBS that is misspelt, or one of the job in ``nodes=``."""
+    values, request = case.script.request.values, case.script.request
+    if case.script.scheduler != "pbs" or case.script.is_filled_in:
+        return
+    chunks = re.findall(r"[:+=]([a-z]\w*)=", values.get("l.select", ""))
+    names = [(name[2:], name) for name in values if name[:2] == "l."] + [(name, "l.select") for name in chunks]
+    for name, option in names:
+        like = next(iter(nearest(name, _RESOURCES, cutoff=0.85)), "") if name not in _RESOURCES else ""
+        if like and abs(len(like) - len(name)) < 3:
+            yield Hit(request.line(option), f"no resource {name}: did you mean {like}?", f"{like}=...")
+    for name in re.findall(r":(\w+)=", values.get("l.nodes", "")):
+        if name in _RESOURCES and name not in _OF_NODES:
+            yield Hit(request.line("l.nodes"), f"{name} is no part of nodes=", f"#PBS -l {name}=...")
 
 
 _TORQUE = ("b", "d", "D", "F", "K", "L", "n", "t", "T", "w")

@@ -1,0 +1,161 @@
+"""Further scripts made after public reports, in the form of `reported`; `SLIPS` are those of the rule shell-slip.
+
+A second script for a rule has a number behind its name.
+"""
+
+from __future__ import annotations
+
+_HEAD = "#!/bin/bash\n#SBATCH --time=01:00:00\n"
+_ONE = _HEAD + "#SBATCH --ntasks=1\n"
+_NODES = _HEAD + "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"
+_PBS = "#!/bin/bash\n#PBS -l walltime=01:00:00\n"
+
+SINCE: dict[str, tuple[str, str, str, str]] = {
+    "shell-slip": (_ONE + "files=$(ls)\nlist=(\"$files\")\n./work ${list[0]}\n", '("$files")', "($files)", ""),
+    "name-never-set": (_ONE + "API_KEY=abc\n./login $api_key\n", "$api_key", "$API_KEY", ""),
+    "module-hides-environment": (
+        _ONE + "source conda.sh\nconda activate train\nmodule load Python/3.10\n./work\n",
+        "conda activate train\nmodule load Python/3.10", "module load Python/3.10\nconda activate train", "",
+    ),
+    "launcher-variables-removed": (
+        _HEAD + "#SBATCH --ntasks=4\nsrun apptainer exec --cleanenv i.sif ./a.out\n", "--cleanenv ", "", "",
+    ),
+    "shell-not-named": (
+        "#!/bin/bash\n#$ -cwd\n#$ -l h_rt=1:00:00\nfor i in 1 2; do\n  ./work $i\ndone\n",
+        "-cwd", "-cwd -S /bin/bash", "",
+    ),
+    "other-shells-syntax": (
+        _ONE + "setenv OMP_NUM_THREADS 1\n./work\n", "setenv OMP_NUM_THREADS 1", "export OMP_NUM_THREADS=1", "",
+    ),
+    "node-loop-on-first-node": (
+        _NODES + "rank=0\nfor node in $(scontrol show hostnames); do\n"
+        "  torchrun --nnodes 2 --node_rank $rank --rdzv_endpoint $(scontrol show hostnames | head -n 1):0 p.py &\n"
+        "  rank=$((rank + 1))\ndone\nwait\n",
+        "  torchrun", "  srun -N 1 -n 1 -w $node torchrun", "",
+    ),
+    "worker-on-first-node": (
+        _PBS + "#PBS -l select=2:ncpus=64\ncd $PBS_O_WORKDIR\nhq worker start\n",
+        "hq worker", "pbsdsh -- hq worker", "",
+    ),
+    "copies-of-one-program": (
+        _HEAD + "#SBATCH --nodes=1\n#SBATCH --ntasks=4\nsrun python p.py\n", "ntasks=4", "ntasks=1",
+        "from multiprocessing import Pool\nPool(4).map(print, [])\n",
+    ),
+    "path-replaced 2": (
+        _ONE + "module load cuda\nexport LD_LIBRARY_PATH=/opt/lib\n./a.out\n",
+        "/opt/lib", "/opt/lib:$LD_LIBRARY_PATH", "",
+    ),
+    "more-tasks-than-job 2": (
+        "#!/bin/bash\n# flux: -N 2\n# flux: -t 10m\nflux run -N 4 -n 4 ./a.out\n", "run -N 4 -n 4", "run -N 2 -n 4", "",
+    ),
+    "option-value 3": (
+        "#!/bin/bash\n#BSUB -W 1:00\n#BSUB -o o.%J\n#BSUB -g 4\n./work\n", "-g 4", '-gpu "num=4"', "",
+    ),
+    "variable-misspelt": (
+        _HEAD + "#SBATCH --ntasks=2\nsrun ./work --out o-$SLURM_JOBS_ID\n", "SLURM_JOBS_ID", "SLURM_JOB_ID", "",
+    ),
+    "variable-not-set 2": (
+        _NODES + "#SBATCH --gres=gpu:4\nsrun bash -c './work --gpus $SLURM_GPUS_PER_TASK'\n",
+        "SLURM_GPUS_PER_TASK", "SLURM_GPUS_ON_NODE", "",
+    ),
+    "hosts-by-hand 2": (
+        _HEAD + "#SBATCH --ntasks=2\nmpirun -hostfile $SLURM_JOB_NODELIST ./a.out\n",
+        "-hostfile $SLURM_JOB_NODELIST ", "", "",
+    ),
+    "expanded-at-submission 2": (
+        "#!/bin/bash\nsbatch <<EOF\n#!/bin/bash\n#SBATCH --time=10\nOUT=/data\nsrun ./a.out $OUT\nEOF\n",
+        "<<EOF", "<<'EOF'", "",
+    ),
+    "options-behind-script 2": (
+        "#!/bin/bash\nsbatch --time=1 --wrap=./a b\n", "--wrap=./a b", "--wrap='./a b'", "",
+    ),
+    "bash-in-sh 2": (
+        "#!/bin/sh\n#SBATCH --time=10\n#SBATCH --ntasks=1\nmodule load gcc\n./work\n", "bin/sh", "bin/bash", "",
+    ),
+    "pbs-words 2": (
+        "#!/bin/bash\n#PBS -l walltime= 01:00:00\ncd $PBS_O_WORKDIR\n./work\n", "walltime= ", "walltime=", "",
+    ),
+    "mpirun-in-container 2": (
+        _HEAD + "#SBATCH --ntasks=4\napptainer exec i.sif srun ./a.out\n",
+        "apptainer exec i.sif srun", "srun apptainer exec i.sif", "",
+    ),
+    "unset-before-activate 2": (
+        _ONE + "set -u\nsource /etc/profile\n./work\n",
+        "set -u\nsource /etc/profile", "source /etc/profile\nset -u", "",
+    ),
+    "rank-in-batch-body 2": (
+        _HEAD + "#SBATCH --ntasks=4\nexport CUDA_VISIBLE_DEVICES=$SLURM_LOCALID\nsrun ./a.out\n",
+        "export CUDA_VISIBLE_DEVICES=$SLURM_LOCALID\nsrun",
+        "srun bash -c 'CUDA_VISIBLE_DEVICES=$SLURM_LOCALID exec $0'", "",
+    ),
+    "one-hyphen": (_ONE + "#SBATCH -partition=gpu\nsrun ./a.out\n", "-partition", "--partition", ""),
+    "pbs-resource": (
+        "#!/bin/bash\n#PBS -l walltime=01:00:00\n#PBS -l nodes=1:ppn=4:mem=10gb\ncd $PBS_O_WORKDIR\n./work\n",
+        ":mem=10gb", ",mem=10gb", "",
+    ),
+    "export-none": (
+        _HEAD + "#SBATCH --ntasks=1\n#SBATCH --export=NIL\nsrun --export=ALL ./a.out\n", "=NIL", "=NONE", "",
+    ),
+    "lightning-devices": (
+        _NODES + "#SBATCH --gres=gpu:4\n#SBATCH -c 8\n"
+        "srun -c 8 python p.py fit --trainer.devices=4 --trainer.num_nodes=2\n",
+        "node=1", "node=4", "",
+    ),
+    "conda-activate-hook": (
+        _ONE + "conda init bash\nconda activate train\n./work\n",
+        "conda init bash", 'eval "$(conda shell.bash hook)"', "",
+    ),
+    "directive-variable 2": (_ONE + "#SBATCH --output=~/o.log\nsrun ./a.out\n", "~/o.log", "/home/me/o.log", ""),
+    "mkdir-too-late": (_ONE + "#SBATCH --output=run_%j/o.log\nsrun ./a.out\n", "run_%j/o.log", "run_%j.log", ""),
+    "option-value 2": (_ONE + "#SBATCH --open-mode=apend\nsrun ./a.out\n", "apend", "append", ""),
+    "more-threads-than-cores 2": (
+        _ONE + "#SBATCH -c 8\nmatlab -batch 'parpool(16); run_all'\n", "parpool(16)", "parpool(8)", "",
+    ),
+    "threads-on-one-core 2": (
+        _HEAD + "#SBATCH --nodes=1\n#SBATCH --ntasks=8\n#SBATCH -c 4\nexport OMP_NUM_THREADS=4\n"
+        "mpirun --map-by core ./a.out\n",
+        "core", "slot:PE=4", "",
+    ),
+    "isolated-gpu-by-local-rank": (
+        _HEAD + "#SBATCH --nodes=1\n#SBATCH --ntasks=2\n#SBATCH --gpus-per-task=1\n#SBATCH -c 8\n"
+        "srun -c 8 python p.py\n",
+        "gpus-per-task=1", "gpus-per-node=2", "import lightning as L\nL.Trainer(devices=2).fit(None)\n",
+    ),
+}  # fmt: skip
+
+LINES_SINCE = {
+    "expanded-at-submission 2": 6, "bash-in-sh 2": 4, "unset-before-activate 2": 5,
+    "node-loop-on-first-node": 7, "copies-of-one-program": 5, "lightning-devices": 7,
+    "conda-activate-hook": 5, "module-hides-environment": 6,
+    "isolated-gpu-by-local-rank": 7,
+}  # fmt: skip
+
+SLIPS: dict[str, tuple[str, str]] = {
+    "bracket": ("if [$n = 1 ]; then ./work; fi", "if [ $n = 1 ]; then ./work; fi"),
+    "blanks around =": ("threads = 4", "threads=4"),
+    "dollar before =": ("$threads=4", "threads=4"),
+    "order": ("./work 2>&1 > log", "./work > log 2>&1"),
+    "trap": ("trap 'rm -rf tmp; exit 0' EXIT", "trap 'rm -rf tmp' EXIT"),
+    "quotes": ('./work --wrap="a "b: c" d"', "./work --wrap=\"a 'b: c' d\""),
+    "missing dollar": ("index=SLURM_ARRAY_TASK_ID", "index=$SLURM_ARRAY_TASK_ID"),
+    "submission": (
+        "id=$(sbatch a.sh)\nsbatch --dependency=afterok:$id b.sh",
+        "id=$(sbatch --parsable a.sh)\nsbatch --dependency=afterok:$id b.sh",
+    ),
+    "tilde": ('cd "~/data"', 'cd "$HOME/data"'),
+    "zero": ("set -e\nn=0\n((n++))\n./work $n", "set -e\nn=0\n((n++)) || true\n./work $n"),
+    "parentheses": ("./work $(SLURM_JOB_ID)", "./work ${SLURM_JOB_ID}"),
+    "braces": ("N=4\nfor i in {1..$N}; do ./work $i; done", "N=4\nfor i in $(seq $N); do ./work $i; done"),
+    "literal": ("srun ./work --rank '$SLURM_PROCID'", "srun bash -c './work --rank $SLURM_PROCID'"),
+    "image": (
+        "srun --container-image=./i.sqsh pip install x; python /job/run.py",
+        "srun --container-image=./i.sqsh bash -c 'pip install x; python /job/run.py'",
+    ),
+    "rm": ("cd $OUT\nrm -rf *", "cd $OUT || exit 1\nrm -rf *"),
+    "empty value": ("if [ -n $X ]; then ./work; fi", 'if [ -n "$X" ]; then ./work; fi'),
+    "builtin": ("srun module load gcc", "module load gcc"),
+    "list": ("cat $SLURM_JOB_NODELIST > hosts", "scontrol show hostnames > hosts"),
+    "open quote": ("srun bash -c '# don't stop\n./work'", "srun bash -c '# do not stop\n./work'"),
+    "typography": ("./work --name “x y”", "./work --name 'x y'"),
+}  # fmt: skip
+"""By kind, a line with the slip, and the line that was meant."""
