@@ -33,6 +33,7 @@ OOM = """Traceback (most recent call last):
     main()
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 39.39 GiB
 """
+BAD_SAMPLE = "the program raised mylib.BadSample: sample 17 at a.py:1 in f"
 TIMEOUT = (
     "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600061 ms\n"
 )
@@ -93,7 +94,85 @@ def test_of_many_ranks_the_first_is_named(prefix: str, tmp_path: Path) -> None:
 def test_an_exception_without_a_rule_precedes_what_follows_from_it(tmp_path: Path) -> None:
     own = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nmylib.BadSample: sample 17\n'
     diagnosis = found(written(tmp_path, f"step 1 loss 2\n{own}{TIMEOUT.format(0)}"))
-    assert (diagnosis.rule, diagnosis.line, diagnosis.cause) == (EXCEPTION, 4, "the program raised mylib.BadSample")
+    assert (diagnosis.rule, diagnosis.line, diagnosis.cause) == (EXCEPTION, 4, BAD_SAMPLE)
+
+
+SITE = "/opt/py/lib/python3.11/site-packages/torch/nn.py"
+STACKS = {
+    "KeyError: 'x' at u/train.py:7 in main; it came from ValueError: bad": f"""Traceback (most recent call last):
+  File "{SITE}", line 3, in get
+    return self.table[key]
+ValueError: bad
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/home/u/train.py", line 41, in <module>
+    main()
+  File "/home/u/train.py", line 7, in main
+    config["x"]
+  File "{SITE}", line 5, in __getitem__
+    raise KeyError(key) from error
+KeyError: 'x'
+""",
+    "AssertionError (assert count > 0) at u/data.py:42 in __init__": """Traceback (most recent call last):
+  File "/home/u/data.py", line 42, in __init__
+    assert count > 0
+AssertionError
+""",
+    "ValueError: no rows at /home/u/run.py:3 in load": """Traceback (most recent call last)
+Cell In[2], line 1
+----> 1 load()
+File /home/u/run.py:3, in load()
+      1 def load():
+      2     rows = []
+----> 3     raise ValueError("no rows")
+      4
+      5 def other():
+      6     pass
+ValueError: no rows
+""",
+    "socket.timeout: timed out at a.py:1 in f": """Traceback (most recent call last):
+  File "a.py", line 1, in f
+socket.timeout: timed out
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", STACKS)
+def test_an_exception_of_the_program_is_told_with_its_place(told: str, tmp_path: Path) -> None:
+    """The innermost frame in a file of the user's, not of an installed package; a bare assertion with its line."""
+    diagnosis = found(written(tmp_path, f"step 1 loss 2\n{STACKS[told]}"))
+    where = told.replace("/home/u/run.py", "u/run.py")
+    assert (diagnosis.rule, diagnosis.cause) == (EXCEPTION, f"the program raised {where}")
+
+
+def test_a_crash_in_compiled_code_is_told_with_its_place(tmp_path: Path) -> None:
+    stack = (
+        f'Current thread 0x7f (most recent call first):\n  File "{SITE}", line 3 in get\n  File "a.py", line 9 in f\n'
+    )
+    diagnosis = found(written(tmp_path, f"Fatal Python error: Segmentation fault\n\n{stack}"))
+    assert diagnosis.cause.endswith(", at torch/nn.py:3 in get, called from a.py:9 in f")
+
+
+def test_a_failure_without_a_rule_is_told_in_the_words_of_the_log(tmp_path: Path) -> None:
+    """The last error before the launcher's report; a last line that reports one, but none that work went on after."""
+    ended = "srun: error: n1: task 0: Exited with exit code 3\n"
+    diagnosis = found(written(tmp_path, f"step 1\nwaterlevel below zero: Error 17 in cell 4\nwriting dump\n{ended}"))
+    assert "status 3; the last error that it reports before: waterlevel below zero: Error 17" in diagnosis.cause
+    last = "solver: error: matrix is singular\n"
+    assert found(written(tmp_path, f"step 1\n{last}")).cause == "the program reports an error: matrix is singular"
+    assert not found(written(tmp_path, f"step 1\n{last}step 2\nstep 3\n")).failed
+    assert not found(written(tmp_path, f"step 1\n{last}Job finished successfully\n")).failed
+
+
+def test_a_missing_file_may_follow_from_an_earlier_failure(tmp_path: Path) -> None:
+    """A script goes on without the output of its first program."""
+    stack = 'Traceback (most recent call last):\n  File "{}", line 9, in <module>\n{}\n'
+    first = stack.format("convert.py", "NotImplementedError: Please use HDF reader for matlab v7.3 files")
+    later = stack.format("train.py", "FileNotFoundError: [Errno 2] No such file or directory: 'train.npz'")
+    assert found(written(tmp_path, first + later)).text.startswith("NotImplementedError")
+    assert found(written(tmp_path, later + first)).rule == "file-not-found"
 
 
 @pytest.mark.parametrize("before", ["INFO model loaded\n", "WARNING: retrying\n"])

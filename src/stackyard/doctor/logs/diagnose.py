@@ -11,7 +11,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stackyard.doctor.logs.sources import LogSource
 from stackyard.launch.api.causes import (
@@ -33,14 +33,17 @@ from stackyard.launch.api.causes import (
     rules,
     shown,
     site_rules,
+    traceback_place,
+    traceback_told,
     without_lines,
 )  # fmt: skip
 
 MOST_RANKS, MOST_LINE = 20_000, 1 << 14
-EXCEPTION = "exception"
-_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?=:|\s*$)")
+EXCEPTION, REPORTED = "exception", "reported-error"
 UNKNOWN, VAGUE = KINDS.index("unknown"), KINDS.index("vague")
 _LONG = re.compile(r"\d{4,}")
+LAST_WORDS = 0.3
+"""The life of a stream after a line that only reports an error, which it still ended with."""
 MOST_FORMS = 50_000
 """Different lines that mention an error and have no cause, after which single lines are no longer compared."""
 
@@ -195,8 +198,10 @@ def _of(one: LineFailure[Found], tried: Sequence[Rule]) -> Found | None:
 def _has_failed(one: _Failing) -> bool:
     """Whether a failure is that of its log: reported by a launcher, or not followed by a good end."""
     scan = one.stream.scan
-    is_last = one.failure.is_raised and scan.life - one.failure.born <= LAST
+    after = scan.life - one.failure.born
+    is_last = after <= LAST if one.failure.is_raised else one.kind == VAGUE and after <= LAST_WORDS
     tells = one.found is None or (one.kind < VAGUE and not is_quiet(one.failure.line.text))
+    is_last = is_last and not (is_quiet(one.failure.line.text) or (scan.ended_well and not one.failure.is_raised))
     return one.failure.is_end or is_last or (tells and not scan.ended_well)
 
 
@@ -213,17 +218,29 @@ def _described(first: _Failing, others: Counter[str], logs: int, notes: tuple[st
     source, line, found = first.stream.source, first.failure.line, first.found
     rank = first.stream.rank or named_rank(line.text)
     rank = rank or source.first_rank
-    cause = found.cause if found else _unknown(first.failure)
+    cause = _placed(found, first.failure) if found else _unknown(first.failure)
     return Diagnosis(
         True, source.name, line.number, shown(line.text), rank, cause.rule, cause.cause, cause.remedy,
         found.rule.source if found else "", dict(others), logs, notes,
     )  # fmt: skip
 
 
+def _placed(found: Found, failure: LineFailure[Found]) -> Cause:
+    """The cause, with the place in the program for what it may itself be to blame for."""
+    fatal = failure.is_end and bool(failure.frames)
+    at = traceback_place(failure.frames, innermost_first=fatal)
+    is_own = fatal or (found.kind >= UNKNOWN and failure.is_raised)
+    return replace(found.cause, cause=f"{found.cause.cause}, at {shown(at.text)}") if at and is_own else found.cause
+
+
 def _unknown(failure: LineFailure[Found]) -> Cause:
     """What can be said of a failure without a known cause."""
     if failure.is_raised:
-        named = _NAME.search(failure.line.text)
-        what = f"the program raised {named[0]}" if named else "the program raised an exception"
-        return Cause(EXCEPTION, what, "look at the traceback before this line")
-    return Cause("", "a program failed, and no log explains why", "look for the logs of its ranks or processes")
+        what = shown(traceback_told(failure.line.text, failure.before, failure.frames))
+        return Cause(EXCEPTION, f"the program raised {what}", "look at the traceback before this line")
+    status = exit_status(failure.line.text)
+    how = f"a program ended with status {status}" if status else "a program failed"
+    if failure.before:
+        hint = "look at the lines around that error"
+        return Cause(REPORTED, f"{how}; the last error that it reports before: {shown(failure.before.strip())}", hint)
+    return Cause("", f"{how}, and no log explains why", "look for the logs of its ranks or processes")

@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from stackyard.launch.run.causes.tracebacks import is_frame
 
 T = TypeVar("T")
 PREFIX = re.compile(
@@ -25,7 +27,8 @@ PREFIX = re.compile(
 )
 """What launchers put before the lines of a rank."""
 _RANK = re.compile(
-    r"\[rank ?(\d+)\]|\(rank (\d+) in comm|\brank\s*:\s*(\d+)|process rank (\d+)|\btasks? (\d+)[:-]", re.IGNORECASE
+    r"\[rank ?(\d+)\]|\(rank (\d+) in comm|\brank\s*:\s*(\d+)|process rank (\d+)|\btasks? (\d+)(?:[,-][\d,-]+)?:",
+    re.IGNORECASE,
 )
 _OBSERVED = re.compile(r"\s*rank\s*: (\d+) \(local_rank:")
 _STATUSES = tuple((re.compile(text), code) for text, code in (
@@ -49,13 +52,19 @@ _TRACEBACK = "Traceback (most recent call last)"
 _LINK = ("During handling of the above exception", "The above exception was the direct cause")
 _RAISED = re.compile(
     r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?=:|\s*$)|\w+(?:Error|Exception|Interrupt|Exit|Quit|Died|Failed)\b(?=:|\(|\s*$))"
+    r"|(?:[a-z_]\w*\.)+\w*(?:error|timeout)\b(?=:|\s*$)"
 )
 """How the line of a traceback begins that names the exception."""
+_INNER = re.compile(r'\s|File "|File \S+\.py|Cell In|Input In |<ipython-input|-+> ?\d|[╭│╰┌└❱]|\S+\.py in ')
+"""How a line within a traceback begins: of Python, IPython, rich."""
 _NAMED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b(?=: )")
 PLAIN = 0.1
 """How much a line counts as life that is not one of progress."""
 _IGNORED = "Exception ignored in"
 """What Python prints before the traceback of an exception in a finaliser, which ends nothing."""
+_FATAL = "Fatal Python error"
+_REPORTS = re.compile(r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed|FAILED|[Cc]annot|[Cc]ould not|[Uu]nable to)\b")
+"""How a line reports an error of which nothing else is known."""
 LAST = 3.0
 """The life of a stream after an exception that ended it, whatever a script around it prints of a good end."""
 MOST_LOOSE = 5
@@ -114,6 +123,9 @@ class LineFailure(Generic[T]):
         is_end: whether a launcher, a scheduler or a kernel reports that a program has failed.
         born: the life of its stream before it.
         most_life: what the stream may print afterwards, if it has ended it: other ranks and scripts go on for a while.
+        frames: the lines of its stack; for a chain of exceptions of the last one.
+        before: the line of the first exception of its chain, or for one of which nothing is known the last line before
+            it that reports an error; empty without one.
     """
 
     line: Line
@@ -123,6 +135,8 @@ class LineFailure(Generic[T]):
     is_end: bool
     born: float
     most_life: float
+    frames: list[str] = field(default_factory=list)
+    before: str = ""
 
 
 def parse(number: int, text: str, former: Line | None = None) -> Line:
@@ -212,14 +226,18 @@ class Scan(Generic[T]):
         self._raised: Line | None = None
         self._last, self._margin, self._is_muted, self._loose = "", "", False, 0
         self._muted: tuple[list[Line], Line | None, float] | None = None
+        self._frame: Line | None = None
+        self._told = ""
 
     def feed(self, line: Line) -> None:
         """Add a line."""
         text = line.text
         if _TRACEBACK in text:
             self._begin(line)
-        elif (self._trace and self._goes_on(line)) or self._signs.beside.match(text):
+        elif self._trace and self._goes_on(line):
             return
+        elif self._signs.beside.match(text):
+            self._stack(line)
         elif not self._words or any(map(text.lower().__contains__, self._words)):
             self._single(line)
         else:
@@ -258,7 +276,7 @@ class Scan(Generic[T]):
             if not is_blank:
                 self._close()
             return is_blank
-        is_inner = is_blank or text.startswith((" ", "\t", 'File "'))
+        is_inner = is_blank or _INNER.match(text) is not None
         self._raised = line if not is_link and not is_inner and _RAISED.match(text) else None
         self._loose = 0 if is_link or is_inner else self._loose + 1
         if self._loose > MOST_LOOSE:
@@ -278,13 +296,29 @@ class Scan(Generic[T]):
     def _add_trace(self, trace: list[Line], raised: Line | None) -> None:
         told = [one for one in trace if not one.text.startswith((" ", "\t")) or _TRACEBACK in one.text]
         self._add(told, raised or told[-1], raised=raised is not None, is_cut=raised is None)
+        if self.all:
+            start = max(number for number, one in enumerate(trace) if _TRACEBACK in one.text)
+            self.all[-1].frames = [one.text for one in trace[start:]]
+            self.all[-1].before = next((one.text for one in told if _RAISED.match(one.text)), "")
         self._last = told[-1].text
+
+    def _stack(self, line: Line) -> None:
+        """Keep a frame outside of a traceback: of a mistake of syntax, before its name; of a fatal error, after it."""
+        if is_frame(line.text) and self.all and self.all[-1].line.text.startswith(_FATAL):
+            self.all[-1].frames.append(line.text)
+        elif is_frame(line.text):
+            self._frame = line
 
     def _single(self, line: Line) -> None:
         ends, quiet = self._signs.ends.search(line.text) is not None, is_quiet(line.text)
         named = not quiet and _NAMED.match(line.text) is not None
         if not self._add([line], line, raised=named, ends=ends, quiet=quiet and not ends):
             self._lives(line.text)
+            self._told = line.text if not quiet and _REPORTS.search(line.text) else self._told
+        elif named and self._frame and line.number - self._frame.number <= MOST_LOOSE:
+            self.all[-1].frames = [self._frame.text]
+        elif ends:
+            self.all[-1].before = self._told
         self._last = line.text
 
     def _add(

@@ -28,7 +28,7 @@ KINDS = ("site", "certain", "cause", "unknown", "consequence", "general", "vague
 a rule; what follows from the failure of another rank; what is true of many failures; and what only accompanies them."""
 FILES = (
     "facts", "schedulers", "mpi", "gpu", "communication", "frameworks", "python", "libraries", "memory", "files",
-    "network", "processes", "general",
+    "network", "processes", "programs", "general",
 )  # fmt: skip
 """The files of rules, in the order in which they are tried."""
 _KEYS = {"name", "kind", "patterns", "codes", "when", "limit", "in_warnings", "cause", "remedy", "source"}
