@@ -19,6 +19,9 @@ from stackyard.cli.commandline import SuggestingGroup, as_error
 from stackyard.core.errors import StackyardError, StopSignal
 
 SECTIONS = {
+    "Begin": {
+        "init": "look at this machine and its scheduler, and write a commented site.yaml",
+    },
     "Build and publish": {
         "deploy": "lock, build, verify and publish the stacks of FILE...",
         "lock": "solve FILE... and write the lock beside it; export it to other tools",
@@ -85,7 +88,7 @@ SECTIONS = {
 }
 """The verbs, with what they do, by what people are about to do."""
 PLACES = dict(
-    zip(SECTIONS, ("publish", "look", "extensions", "jobs", "study", "doctor", "images", "yard"), strict=True)
+    zip(SECTIONS, ("begin", "publish", "look", "extensions", "jobs", "study", "doctor", "images", "yard"), strict=True)
 )
 """The directory of each section's verbs, below ``stackyard/cli``."""
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}

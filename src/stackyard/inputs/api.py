@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from stackyard.inputs.sites.bindings import HostBindings as HostBindings
     from stackyard.inputs.sites.bindings import load_bindings as load_bindings
     from stackyard.inputs.sites.jobmodels import ContainerPolicy as ContainerPolicy
+    from stackyard.inputs.sites.settings import SYSTEM_SITE as SYSTEM_SITE
     from stackyard.inputs.sites.settings import Settings as Settings
+    from stackyard.inputs.sites.settings import own_site as own_site
     from stackyard.inputs.sites.settings import scratch_yard as scratch_yard
     from stackyard.inputs.sites.sitemodels import BaseImage as BaseImage
     from stackyard.inputs.sites.sitemodels import BaseLicence as BaseLicence

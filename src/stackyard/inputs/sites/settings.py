@@ -1,8 +1,9 @@
 """Determines the site and the yard of a command: named ones, those of the environment, or the system's.
 
 The yard is the one named, else ``$STACKYARD_HOME``, else the site's template for users, else the XDG data directory.
-The site is the one named, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the built-in defaults. Read
-commands use two paths of a site; a small cache keeps these by the hash of the site file, so that they do not parse it.
+The site is the one named, else ``$STACKYARD_SITE``, else ``/etc/stackyard/site.yaml``, else the account's own
+``~/.config/stackyard/site.yaml``, else the built-in defaults. Read commands use two paths of a site; a small cache
+keeps these by the hash of the site file, so that they do not parse it.
 """
 
 from __future__ import annotations
@@ -65,13 +66,17 @@ class Settings:
     site_option: Path | None = None
     keeps: bool = field(default=True, kw_only=True)
 
+    def named_site(self) -> Path | None:
+        """The site.yaml that is named, absolute, or None; it need not exist."""
+        named = str(self.site_option or os.environ.get("STACKYARD_SITE", ""))
+        return with_home(named).absolute() if named else None
+
     def site_file(self) -> Path | None:
         """The site.yaml in force, absolute, or None."""
-        if named := str(self.site_option or os.environ.get("STACKYARD_SITE", "")):
-            file = with_home(named).absolute()
+        if file := self.named_site():
             _require_file(file)
             return file
-        return SYSTEM_SITE if SYSTEM_SITE.exists() else None
+        return next((file for file in (SYSTEM_SITE, own_site()) if file.exists()), None)
 
     def site(self) -> Site:
         """The site, parsed and validated; from its compiled form in the cache where the file was read before.
@@ -200,6 +205,11 @@ def _require_directory(root: Path) -> None:
                 hint = "choose a directory with --yard or $STACKYARD_HOME"
                 raise InputError(f"cannot use the yard {root}: {place} is not a directory", hint=hint)
             return
+
+
+def own_site() -> Path:
+    """The site.yaml of this account, which counts where the system has none."""
+    return config_directory() / "site.yaml"
 
 
 def config_directory() -> Path:
