@@ -27,6 +27,7 @@ OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 )  # fmt: skip
+_KEYS = {"Tab": {"windowsVirtualKeyCode": 9}, "Escape": {"windowsVirtualKeyCode": 27}}
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
@@ -67,6 +68,28 @@ class Browser:
     def picture(self, file: Path) -> None:
         """Write what is seen as a PNG."""
         file.write_bytes(base64.b64decode(self._ask(f"{self._session}/screenshot")))
+
+    def press(self, key: str) -> None:
+        """Press a key of the keyboard: a letter, ``Tab``, ``Escape``."""
+        text = {"text": key} if len(key) == 1 else {}
+        for kind in ("keyDown", "keyUp"):
+            self.devtools("Input.dispatchKeyEvent", type=kind, key=key, code=key, **_KEYS.get(key, {}), **text)
+
+    def text(self) -> str:
+        """All that is seen, also where scripts are switched off."""
+        root = self.devtools("DOM.getDocument")["root"]["nodeId"]
+        body = self.devtools("DOM.querySelector", nodeId=root, selector="body")["nodeId"]
+        node = self.devtools("DOM.resolveNode", nodeId=body)["object"]["objectId"]
+        shown = "function() { return this.innerText }"
+        return str(self.devtools("Runtime.callFunctionOn", objectId=node, functionDeclaration=shown)["result"]["value"])
+
+    def console(self) -> list[str]:
+        """What the pages wrote to the console since this was asked last: errors and warnings, of policies too."""
+        return [entry["message"] for entry in self._ask(f"{self._session}/se/log", {"type": "browser"})]
+
+    def devtools(self, command: str, **parameters: Any) -> Any:
+        """What a command of the Chrome DevTools Protocol returns."""
+        return self._ask(f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def close(self) -> None:
         """Close the window and end the browser."""

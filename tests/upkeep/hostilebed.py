@@ -121,6 +121,7 @@ class Bed:
         run = ("--site", self.site, "--yard", self.yard.root, "bench", "-r", "1", "-c", "1", *measured)
         stackyard(*run, cwd=self.place, HOME=str(self.place))
         self._build("push", "tool/3.0", f"oci:{self.place}/layout:real")
+        self._build("catalogue", "-o", self.place / "catalogue")
         for name in ("uses", "children", "usage"):
             (self.yard.root / name).mkdir(exist_ok=True)
         self.yard.root.rename(self.place / "template")
@@ -171,6 +172,7 @@ class Bed:
             (self.beside / name).mkdir(parents=True)
         shutil.copytree(self.place / "layout", self.beside / "layout")
         shutil.copytree(self.place / "study", self.beside / "study")
+        shutil.copytree(self.place / "catalogue", self.beside / "catalogue")
         shutil.copyfile(self.stack_file, self.beside / "stack.yaml")
         (self.beside / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 1\n#SBATCH -t 10\nsrun true\n")
         (self.beside / "job.yaml").write_text("format: 1\nprogram: [/bin/true]\n")

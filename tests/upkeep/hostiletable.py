@@ -125,6 +125,10 @@ BESIDE: dict[str, list[str]] = {
         "study/study.yaml", "study/study.json", "study/table.csv", "study/jobs/n0001-a01.json",
         "study/points/n0001-job-a01-r01.json", "study/jobs", "study/points", "study/lease", f"study/jobs/{ODD}.json",
     ],
+    "catalogues": [
+        "catalogue/.stackyard-catalogue/made.json", "catalogue/.stackyard-catalogue/read.json", "catalogue/index.html",
+        "catalogue/@catalogue", "catalogue/tool", f"catalogue/{ODD}",
+    ],
     "kernels": ["jupyter/kernels/evil", "jupyter/kernels/odd/kernel.json", f"jupyter/kernels/{ODD}/kernel.json"],
     "artefacts": ["layout/index.json", "layout/oci-layout", "layout/blobs/sha256/" + "ab" * 32, "layout/blobs"],
     "adopted prefixes": ["prefix/bin/python", "prefix/conda-meta/evil-1-0.json", "prefix/conda-meta/history",
@@ -152,6 +156,7 @@ VERBS: dict[str, list[str]] = {
     "kernel": ["kernel list", "kernel install tool/1.0 --name evil", "kernel remove evil"],
     "licences": ["licences list", "licences report tool/1.0"],
     "share": ["share tool/1.0 --with group:{group}", "share tool/1.0 --with group:{group} --undo"],
+    "catalogue": ["catalogue -o {new}", "catalogue -o {beside}/catalogue"],
     "extend": ["extend --base tool/2.0 --name mine --pip iniconfig --dry-run"],
     "status": ["status"],
     "update": ["update mine --dry-run"],

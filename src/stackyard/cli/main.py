@@ -42,6 +42,7 @@ SECTIONS = {
         "kernel": "make revisions available as Jupyter kernels",
         "licences": "show and accept licences; list the licence of every package",
         "share": "let a group load one of your revisions",
+        "catalogue": "write a site, Markdown pages or JSON with everything that is published",
     },
     "Packages of your own on a published revision": {
         "extend": "add your own packages to a published revision, as a small layer",

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 
@@ -30,6 +31,7 @@ from stackyard.cli.help import verb
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
 @click.option("--dry-run", is_flag=True, help="Solve and print what would be built; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@catalogued
 def command(context: Context, /, name: str | None, base: str | None, full: bool, **options: Any) -> None:
     """Create an extension of the loaded revision in your own yard, or add packages to one that exists.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json
@@ -20,6 +21,7 @@ from stackyard.yard.api import Yard
 @click.option("--accept-licence", "accept", multiple=True, metavar="NAME", help="Accept a licence under your name.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@catalogued
 def command(
     context: Context, name: str | None, reset: bool, renew: bool, accept: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice
@@ -32,6 +33,7 @@ KINDS = ("imports", "commands", "libraries", "distributions")
 @click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
 @click.option("--dry-run", is_flag=True, help="Look at it and print what would be recorded; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@catalogued
 def command(context: Context, /, prefix: Path, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Publish a conda prefix or a virtual environment that exists, without copying it and without changing it.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import Duration, verb
 from stackyard.cli.output import echo, human_bytes, show_error, show_json
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 @click.option("--recorded", hidden=True, type=click.Path(path_type=Path), help="The run of this deploy's batch job.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@catalogued
 def command(context: Context, /, files: tuple[Path, ...], dry_run: bool, as_json: bool, **options: Any) -> None:
     """Lock FILE..., build what is missing, verify it through its modules, and publish it.
 

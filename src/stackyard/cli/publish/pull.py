@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
 from stackyard.cli.help import verb
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say whether it fits; fetch and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @registry_options
+@catalogued
 def command(
     context: Context, source: str, allow_unverified: bool, accept: tuple[str, ...], dry_run: bool, as_json: bool,
     plain_http: bool, authfile: Path | None, limit_s: float,

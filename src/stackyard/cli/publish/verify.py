@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.findings import show_checks
 from stackyard.cli.help import verb
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--deep", is_flag=True, help="Read every byte of every file; without REV of the caches too.")
 @click.option("--repair", "mend", is_flag=True, help="First restore what is damaged from what is locked; then --deep.")
 @click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON.")
+@catalogued
 def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: bool) -> None:
     """Run the checks of REV, or of every published revision and of the yard's own files, on this machine.
 

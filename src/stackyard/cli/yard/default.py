@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.yard.steps import publish_step
@@ -18,6 +19,7 @@ from stackyard.yard.api import find_revision
 @click.option("--undo", is_flag=True, help="The stack's name loads its highest version again.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
+@catalogued
 def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool) -> None:
     """Make REV what the name of its stack loads, whichever version is the highest; deploys leave it so.
 

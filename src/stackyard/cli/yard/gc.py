@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
@@ -50,6 +51,7 @@ class _DiskItem(Protocol):
 @click.option("--undo", is_flag=True, help="Bring back what the last collection or removal put aside.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@catalogued
 def command(
     context: Context, keep: int | None, unused_for: str | None, now: bool, undo: bool, dry_run: bool, as_json: bool
 ) -> None:

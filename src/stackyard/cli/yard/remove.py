@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
@@ -28,6 +29,7 @@ from stackyard.yard.api import Entry, RevisionPaths, readable_record
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be removed; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was removed and what is kept as JSON.")
+@catalogued
 def command(
     context: Context, revs: tuple[str, ...], undo: bool, despite: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:

@@ -6,6 +6,7 @@ from datetime import date
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.yard.steps import publish_step
@@ -34,6 +35,7 @@ class _Day(click.ParamType[date]):
 @click.option("--undo", is_flag=True, help="It is not retired after all.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
+@catalogued
 def command(context: Context, rev: str, on: date | None, use: str, undo: bool, dry_run: bool, as_json: bool) -> None:
     """Announce the end of REV: loading it warns from DATE on. The modulefile itself compares the date; no program runs.
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice
@@ -23,6 +24,7 @@ from stackyard.yard.api import Entry, StepBase, compare_generations, current_man
 @click.option("--without-missing", is_flag=True, help="Publish the rest where the files of a revision are missing.")
 @click.option("--dry-run", is_flag=True, help="Print what would be published; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new generation as JSON.")
+@catalogued
 def command(context: Context, to: str | None, without_missing: bool, dry_run: bool, as_json: bool) -> None:
     """Go back to the previous generation, to GENERATION, or to REV as the newest revision of its stack.
 

@@ -256,6 +256,24 @@ class UsagePolicy(LateModel):
     anonymous: bool = Field(False, description="`stackyard usage` shows how many users, and no names")
 
 
+CATALOGUE_FORMATS = ("site", "markdown", "json")
+
+
+class CataloguePolicy(LateModel):
+    """The catalogues that are written again after each publication in the site's yard, by its owner."""
+
+    directories: dict[str, OptionalPath] = Field(
+        {}, description="By format (site, markdown, json): the directory, e.g. site: /srv/www/software"
+    )
+    url: str = Field("", description="Where the site is published, for its feed and for search engines: https://...")
+
+    def checked(self) -> None:
+        """Raise ValueError for an unknown format."""
+        for form in self.directories:
+            if form not in CATALOGUE_FORMATS:
+                raise ValueError(f"{form!r} is not a format; choose {', '.join(CATALOGUE_FORMATS)}")
+
+
 class CachePolicy(LateModel):
     """Limits for cache entries that no revision shares."""
 
@@ -327,6 +345,7 @@ class Site(LateModel):
     removal: RemovalPolicy = RemovalPolicy()
     cache: CachePolicy = CachePolicy()
     usage: UsagePolicy = UsagePolicy()
+    catalogue: CataloguePolicy = CataloguePolicy()
     licences: LicencePolicy = LicencePolicy()
     signatures: SignaturePolicy = SignaturePolicy()
     bases: dict[str, BaseImage] = Field({}, description="Base images by name")

@@ -1,0 +1,117 @@
+"""Sentences and command lines that the site and the Markdown pages have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stackyard.catalogue.model import Catalogue, Facts, Revision
+from stackyard.lock.explain.diff import Diff
+
+KINDS = {
+    "load": "The module loads",
+    "symmetry": "Unloading restores the environment",
+    "content": "Files are as built",
+    "interpreter": "Python runs",
+    "import": "Packages import",
+    "command": "Commands start",
+    "consistency": "Requirements are met",
+    "library": "Libraries are found",
+    "own": "Tests of the stack and the site",
+}
+"""What each kind of check says, in the order of a report."""
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def how_to(revision: Revision, facts: Facts) -> list[tuple[str, str]]:
+    """What users do with a revision, and the command for it."""
+    module, python = revision.module, facts.command == "python"
+    program = "python train.py" if python else facts.command
+    lines = [
+        ("Load", f"module load {module}"),
+        ("Run one command, without modules", f"stackyard run {module} -- {program}"),
+    ]
+    if python:
+        lines += [
+            ("Launch on the nodes of an allocation", f"stackyard launch --with {module} train.py"),
+            ("Submit as a job on two nodes", f"stackyard submit -N 2 -t 1:00 --with {module} train.py"),
+            ("Add packages of your own", f"stackyard extend --base {module} --name mine --pip PACKAGE"),
+        ]
+    return lines
+
+
+def cite(revision: Revision, facts: Facts, catalogue: Catalogue) -> str:
+    """The sentence by which a revision is cited: its name, place and day, and the hash that fixes its packages."""
+    place = f", {catalogue.name}" if catalogue.name else ""
+    exact = f"lock sha256:{facts.lock_sha256}" if facts.lock_sha256 else f"inputs sha256:{facts.input_hash}"
+    about = f": {facts.summary.rstrip('.')}" if facts.summary else ""
+    return f"{revision.module}{about}. Software stack{place}, built {revision.day}, {exact}."
+
+
+def notes(revision: Revision) -> Iterator[tuple[str, str]]:
+    """What users must know of a revision before they use it: how urgent, and a sentence."""
+    entry = revision.entry
+    use = f"; use {entry.successor}" if entry.successor else ""
+    if entry.retired:
+        yield "warning", f"Retired from {entry.retired}{use}."
+    if entry.deprecated:
+        yield "warning", f"Deprecated: {entry.deprecated}"
+    gone = {"withdrawn": "Withdrawn: it loads by its full name only", "removed": "Removed: its files are deleted soon",
+            "missing": "Its files no longer exist"}  # fmt: skip
+    if entry.state in gone:
+        yield "warning", f"{gone[entry.state]}{'' if entry.retired else use}."
+    elif revision.facts is None:
+        yield "warning", "Its record cannot be read; ask the site's staff."
+    if entry.state == "failed":
+        yield "warning", "A check failed when it was verified last."
+    if entry.superseded and entry.is_visible:
+        yield "note", "A later revision replaces it."
+    if entry.notice:
+        yield "note", entry.notice
+
+
+def details(revision: Revision, facts: Facts) -> list[tuple[str, str]]:
+    """What a revision is, by name."""
+    size, axes = facts.size, ", ".join(f"{name} {value}" for name, value in facts.axes.items() if value)
+    inside = f" with {size['entries']:,} files inside" if size.get("form", "prefix") != "prefix" else ""
+    rows = [
+        ("Other names", " ".join(f"{revision.entry.stack}/{alias}" for alias in revision.entry.aliases)),
+        ("Built", revision.day),
+        ("Python", facts.python),
+        ("Variant", axes or revision.entry.variant),
+        ("Platform", facts.platform),
+        ("Size", f"{bytes_of(size.get('bytes', 0))} in {size.get('files', 0):,} files{inside}" if size else ""),
+        ("Extends", facts.base),
+        ("Category", revision.entry.category),
+        ("Home page", revision.entry.url),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def changed(diff: Diff) -> list[tuple[str, str, str]]:
+    """Each package that changed, with its version before and now; where these are the same, with the build."""
+    rows = [(item.name, "", item.version) for item in diff.added]
+    rows += [(item.name, item.version, "removed") for item in diff.removed]
+    for change in diff.changed:
+        old, new = change.old, change.new
+        same = old.version == new.version
+        rows.append((new.name, old.shown if same else old.version, new.shown if same else new.version))
+    return sorted(rows)
+
+
+def change_lines(diff: Diff) -> list[str]:
+    """The same as phrases: ``numpy 2.1 -> 2.2``."""
+    return [f"{name} {before} -> {now}" if before else f"{name} {now} added" for name, before, now in changed(diff)]
+
+
+def verdict(facts: Facts) -> str:
+    """When the checks were done last, and their result."""
+    words = {"passed": "All checks passed", "failed": "A check failed", "unverified": "Some checks were skipped"}
+    return f"{words.get(facts.verdict, facts.verdict)} on {facts.checked[:10]}." if facts.checked else "Never verified."
+
+
+def bytes_of(number: float) -> str:
+    """A size in decimal units: 4.2 GB."""
+    power = 0
+    while number >= 1000 and power < len(_UNITS) - 1:
+        number, power = number / 1000, power + 1
+    return f"{number:.1f} {_UNITS[power]}" if power and number < 100 else f"{number:.0f} {_UNITS[power]}"
