@@ -41,6 +41,28 @@ SINCE: dict[str, tuple[str, str, str, str]] = {
         _HEAD + "#SBATCH --nodes=1\n#SBATCH --ntasks=4\nsrun python p.py\n", "ntasks=4", "ntasks=1",
         "from multiprocessing import Pool\nPool(4).map(print, [])\n",
     ),
+    "copies-of-one-program 2": (
+        _HEAD + "#SBATCH --ntasks=8\nsrun samtools sort -@ 8 a.bam\n",
+        "samtools sort -@ 8 a.bam", "./sort_by_mpi a.bam", "",
+    ),
+    "loopback-between-nodes 2": (
+        _NODES + "A=$(hostname -f || echo localhost)\nsrun ./a.out $A\n", " || echo localhost", "", "",
+    ),
+    "heap-over-memory 2": (
+        _ONE + "#SBATCH -c 8 --mem=20G\nSTAR --runThreadN 8 --limitGenomeGenerateRAM 152003700778\n",
+        "--mem=20G", "--mem=200G", "",
+    ),
+    "rank-bound-to-core 2": (
+        _HEAD + "#SBATCH -N 1 -n 32\nmpirun -np 16 ./a &\nmpirun -np 16 ./b &\nwait\n",
+        "-np 16 ./b", "-np 16 --bind-to none ./b", "",
+    ),
+    "slots-on-several-hosts 2": (
+        _HEAD + "#SBATCH --nodes=1\n#SBATCH --ntasks=8\n./hello\n", "ntasks=8", "ntasks=1", "",
+    ),
+    "directive-variable 3": (
+        "#!/bin/bash\n#$ -S /bin/bash\n#$ -cwd\n#$ -l h_rt=1:00:00\n#$ -o $OUT/log\n./work\n",
+        "$OUT/log", "$HOME/log", "",
+    ),
     "path-replaced 2": (
         _ONE + "module load cuda\nexport LD_LIBRARY_PATH=/opt/lib\n./a.out\n",
         "/opt/lib", "/opt/lib:$LD_LIBRARY_PATH", "",
@@ -127,7 +149,7 @@ LINES_SINCE = {
     "expanded-at-submission 2": 6, "bash-in-sh 2": 4, "unset-before-activate 2": 5,
     "node-loop-on-first-node": 7, "copies-of-one-program": 5, "lightning-devices": 7,
     "conda-activate-hook": 5, "module-hides-environment": 6,
-    "isolated-gpu-by-local-rank": 7,
+    "isolated-gpu-by-local-rank": 7, "copies-of-one-program 2": 4, "heap-over-memory 2": 5,
 }  # fmt: skip
 
 SLIPS: dict[str, tuple[str, str]] = {
@@ -142,6 +164,13 @@ SLIPS: dict[str, tuple[str, str]] = {
         "id=$(sbatch a.sh)\nsbatch --dependency=afterok:$id b.sh",
         "id=$(sbatch --parsable a.sh)\nsbatch --dependency=afterok:$id b.sh",
     ),
+    "name in a path": ("cd /data/SLURM_SUBMIT_DIR/in && ./work", "cd /data/$SLURM_SUBMIT_DIR/in && ./work"),
+    "exported array": ("export DIRS=(a b)\n./work", "DIRS=(a b)\n./work ${DIRS[0]}"),
+    "quoted star": ('rsync -a "out/*" /data', 'rsync -a "out"/* /data'),
+    "quotes for a command": ("./work --nodes='cat $SLURM_JOB_ID.hosts'", './work --nodes="$(cat $SLURM_JOB_ID.hosts)"'),
+    "a shell": ("csh\n./work", "csh -c ./work"),
+    "no command": ("apptainer exec i.sif\n./work", "apptainer exec i.sif ./work"),
+    "scheduler in the image": ("apptainer exec i.sif scontrol show job", "scontrol show job"),
     "tilde": ('cd "~/data"', 'cd "$HOME/data"'),
     "zero": ("set -e\nn=0\n((n++))\n./work $n", "set -e\nn=0\n((n++)) || true\n./work $n"),
     "parentheses": ("./work $(SLURM_JOB_ID)", "./work ${SLURM_JOB_ID}"),

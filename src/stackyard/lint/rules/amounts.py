@@ -20,18 +20,24 @@ from stackyard.lint.shell.words import is_known, shown
     instead="#SBATCH --mem=8G\nexport NXF_OPTS='-Xmx6g'",
 )
 def heap_over_memory(case: Case) -> Iterator[Hit]:
-    """A heap of Java as large as the memory of the job."""
+    """A heap of Java as large as the memory of the job, or an option of a program that names more."""
     have = case.script.request.memory_mib
-    for line, row in enumerate(case.script.code.splitlines(), 1):
+    for line, row in enumerate(case.script.code.splitlines() if have else (), 1):
         match = re.search(r"-Xmx(\d+)([gGmM])\b", row)
         heap = mebibytes(match[1] + match[2]) if match else None
         if have and heap and match and heap >= have:
-            yield Hit(
-                line,
-                f"-Xmx{match[1]}{match[2]} is all the memory of the job",
-                f"-Xmx{int(heap * 0.75) // 1024 or 1}g",
-            )
+            yield Hit(line, f"-Xmx{match[1]}{match[2]} is all the memory of the job",
+                      f"-Xmx{int(heap * 0.75) // 1024 or 1}g")  # fmt: skip
             return
+        used = _MEMORY.search(row)
+        amount = int(used[1]) / 2**20 if used and used[1] else mebibytes(f"{used[2]}G") if used else None
+        if have and used and amount and amount > have:
+            yield Hit(line, f"{used[0].strip()} is more than the memory of the job", f"request {amount / 1024:.0f}G")
+            return
+
+
+_MEMORY = re.compile(r"\s--limit\w+RAM[ =](\d{9,})|\s--(?:localmem|max_memory|memory)[ =](\d+)G?\b")
+"""Options that give a program its memory: bytes for STAR, else GiB."""
 
 
 _LONG = re.compile(
@@ -166,11 +172,19 @@ def memory_not_reserved(case: Case) -> Iterator[Hit]:
     instead="#SBATCH --ntasks=1 --cpus-per-task=64\nmpirun -np 1 --bind-to none ./solver --threads 64",
 )
 def rank_bound_to_core(case: Case) -> Iterator[Hit]:
-    """One or two ranks of mpirun with several threads, and no word on binding."""
+    """One or two ranks of mpirun with several threads, or two mpiruns at once, and no word on binding."""
+    beside = False
     for launch in case.steps:
         ranks, words = launch.count("np"), " ".join(launch.words[: len(launch.words) - len(launch.program)])
         said = re.search(r"bind|map-by|PE=|-ppn|-perhost|hydra|--cpus-per", words) or re.search(
             r"BINDING|HYDRA|I_MPI_PIN|bind_to|intel", case.script.code)  # fmt: skip
+        if launch.kind == "mpirun" and launch.command.command.background and not said and case.innermost(launch):
+            if beside and (case.nodes or 1) == 1:
+                yield Hit(
+                    launch.line, "Open MPI binds both mpiruns to the same cores, from the first on", "--bind-to none"
+                )
+                return
+            beside = True
         value = launch.environment.get("OMP_NUM_THREADS")
         threads = _threads(launch.program) or (number(value.text) if value else None) or 1
         if launch.kind == "mpirun" and ranks and ranks <= 2 and threads > 1 and not said and case.innermost(launch):

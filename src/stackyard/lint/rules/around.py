@@ -207,7 +207,7 @@ def status_behind_a_pipe(case: Case) -> Iterator[Hit]:
 )
 def conda_activate_hook(case: Case) -> Iterator[Hit]:
     """``conda activate`` with nothing before it that could define the function."""
-    if not case.script.is_batch:
+    if not case.script.is_batch and "sbatch" not in case.script.code:
         return
     for command in case.script.commands:
         if command.argv[:2] in (("conda", "activate"), ("mamba", "activate"), ("micromamba", "activate")):

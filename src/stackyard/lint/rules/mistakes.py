@@ -22,6 +22,7 @@ _LIST = re.compile(
 _NUMBER_TAKEN = re.compile(r"--parsable|-terse|awk|cut|sed|grep|tail|tr\b|egrep|\$\{\w+##|##\* ")
 
 
+_STARTS = ("srun", "mpirun", "mpiexec")
 _STRICT = r"(?m)^[ \t]*set\s+-\w*e|^#!\S+ -\w*e"
 
 
@@ -81,6 +82,10 @@ def _dollar(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
     for name, value in command.sets:
         if re.fullmatch(_GIVEN, value.strip("\"'")):
             return f"{name} is the text {value}, and not the value of that variable", f"{name}=${value}"
+    for word in command.command.words[1:]:
+        match = re.fullmatch(rf"(\S*/)?({_GIVEN})(?:/\S*)?", word.raw)
+        if match and (match[1] or command.argv[0] == "cd"):
+            return f"{match[2]} is a text here, and not the value of that variable", f"${match[2]}"
     return None
 
 
@@ -93,41 +98,53 @@ def _submission(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
 
 
 def _tilde(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
-    words = [
-        word.raw
-        for word in (*command.command.words[1:], *(each.value for each in command.command.assignments if each.value))
-    ]
+    values = (each.value for each in command.command.assignments if each.value)
+    words = [word.raw for word in (*command.command.words[1:], *values)]
     odd = next((word for word in words if re.match(r"(?:--?[\w-]+=|\w+=)?[\"']~/", word)), "")
     opens = command.argv[:1] in (("cd",), ("source",), (".",), ("ls",), ("cp",), ("mkdir",), ("export",), ())
     return (f"~ stays as it is in {odd}", odd.replace("~", "$HOME").replace("'", '"')) if odd and opens else None
 
 
 def _zero(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
-    match = re.fullmatch(
-        r"(?:\(\(|let) *[\"']?(\w+)\+\+[\"']? *(?:\)\))?", " ".join(word.raw for word in command.command.words)
-    )
+    text = " ".join(word.raw for word in command.command.words)
+    match = re.fullmatch(r"(?:\(\(|let) *[\"']?(\w+)\+\+[\"']? *(?:\)\))?", text)
     if not match or command.command.conditional or command.command.piped:
         return None
     strict = re.search(_STRICT, case.script.text)
     starts = re.search(rf"(?m)^[ \t]*(?:\w+ )?{match[1]}=[\"']?0\b", case.script.code)
     if strict and starts and "||" not in case.script.row(command.line):
-        return (
-            f"(({match[1]}++)) of 0 counts as a failure, which ends the script under set -e",
-            f"{match[1]}=$(({match[1]} + 1))",
-        )
+        return (f"(({match[1]}++)) of 0 counts as a failure, which ends the script under set -e",
+                f"{match[1]}=$(({match[1]} + 1))")  # fmt: skip
     return None
 
 
 def _literal(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
     text = " ".join(command.argv)
-    if command.argv[:1] not in (("srun",), ("mpirun",), ("mpiexec",)) or re.search(
-        r"\b(?:\w*sh|eval|awk|parallel|xargs)\b", text
-    ):
+    if text.partition(" ")[0] not in _STARTS or re.search(r"\b(?:\w*sh|eval|awk|parallel|xargs)\b", text):
         return None
-    match = re.search(
-        r"(?<!\S)[^\s\ue000]*\$\{?((?:SLURM|OMPI_COMM|PMI|PMIX|PALS)_\w+)", re.sub("\ue000[^\ue001]*\ue001", "", text)
-    )
+    text = re.sub("\ue000[^\ue001]*\ue001", "", text)
+    match = re.search(r"(?<!\S)[^\s\ue000]*\$\{?((?:SLURM|OMPI_COMM|PMI|PMIX|PALS)_\w+)", text)
     return (f"the program gets the text ${match[1]}: no shell replaces it", "srun bash -c '...'") if match else None
+
+
+_SHELLS = re.compile(
+    r"(?:/\S*/)?(?:ba|t?c|z|k)?sh(?: -[il]+)*|newgrp \S+|su(?: -)? \S+|screen|tmux|nix-shell"
+    r"|(?:apptainer|singularity) shell .*"
+)
+_OF_HOST = (
+    r"(?:apptainer|singularity) (?:exec|run) .*\s(sbatch|squeue|scontrol|qsub|--(?:batchSystem|executor)[ =]slurm)\b"
+)
+
+
+def _shells(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
+    text, fed = shown(" ".join(command.argv)), command.command.redirects or command.command.fed or command.command.here
+    if case.script.is_batch and _SHELLS.fullmatch(text) and not fed:
+        return f"{text} gets no commands: the next lines run in the shell of the script, once it has ended", ""
+    image = command.argv[1:2] == ("exec",) and re.search(r"\.(?:sif|simg)\b.*", text.partition(" exec ")[2])
+    if image and re.fullmatch(r"\.(?:sif|simg)", image[0]) and command.argv[0] in ("apptainer", "singularity"):
+        return "exec has no command: the next lines run outside of the container", "... IMAGE bash -c '...'"
+    inside = re.match(_OF_HOST, text)
+    return (f"{inside[1]}: the commands of the scheduler are not in the image", "") if inside else None
 
 
 def _removes(case: Case, command: ResolvedCommand, before: ResolvedCommand) -> tuple[str, str] | None:
@@ -139,38 +156,29 @@ def _removes(case: Case, command: ResolvedCommand, before: ResolvedCommand) -> t
 
 
 _OF_COMMANDS: tuple[Callable[[Case, ResolvedCommand], tuple[str, str] | None], ...] = (
-    _brackets, _blanks, _order, _trapped, _quotes, _array, _dollar, _submission, _tilde, _zero, _literal,
+    _brackets, _blanks, _order, _trapped, _quotes, _array, _dollar, _submission, _tilde, _zero, _literal, _shells,
 )  # fmt: skip
 _OF_VALUES = (_array, _dollar, _submission, _tilde)
 _OF_ROWS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"(?<!\\)\$\(([A-Z][A-Z0-9]*_[A-Z0-9_]+)\)"), "$({0}) runs a command of that name", "${{{0}}}"),
-    (
-        re.compile(r"(?<![$\w])\{(\w+\.\.\$\{?\w+\}?)\}"),
-        "{{{0}}} is not expanded: braces come before variables",
-        "$(seq ...)",
-    ),
+    (re.compile(r"(?<![$\w])\{(\w+\.\.\$\{?\w+\}?)\}"),
+     "{{{0}}} is not expanded: braces come before variables", "$(seq ...)"),
     (re.compile(r"(?:^|[\s=])[“”‘’](\S*)"), "a typographic quote is part of the word {0}", "\" or '"),
     (re.compile(r"(?<!\[)\[ (-n \$\{?\w+\}?) \]"), "[ {0} ] is true for an empty value, too", '[ -n "$NAME" ]'),
-    (
-        re.compile(r"(?:^|[;&]\s*)srun\s(?:-\S+\s+(?:\d+\s)?)*(module|ml|conda activate|cd|source|export|ulimit)\s"),
-        "{0} is of the shell, and no program that srun could start",
-        "the line without srun",
-    ),
-    (
-        re.compile(r"(?:file\s+|\bcat\s+)\"?\$\{?(SLURM_(?:JOB_)?NODELIST)\b"),
-        "{0} is a list of names, and no file",
-        "scontrol show hostnames > hosts",
-    ),
-    (
-        re.compile(
-            r"(?:--container-image|\b(?:apptainer|singularity) exec\b)[^'\"|]*?"
-            r"(?:;|&&)\s*((?:python\S*|torchrun|pip) \S+)"
-        ),
-        "{0} runs outside of the container",
-        "bash -c '...'",
-    ),
+    (re.compile(r"(?:^|[;&]\s*)srun\s(?:-\S+\s+(?:\d+\s)?)*(module|ml|conda activate|cd|source|export|ulimit)\s"),
+     "{0} is of the shell, and no program that srun could start", "the line without srun"),
+    (re.compile(r"(?:file\s+|\bcat\s+)\"?\$\{?(SLURM_(?:JOB_)?NODELIST)\b"),
+     "{0} is a list of names, and no file", "scontrol show hostnames > hosts"),
+    (re.compile(r"(?:--container-image|\b(?:apptainer|singularity) exec\b)[^'\"|]*?"
+                r"(?:;|&&)\s*((?:python\S*|torchrun|pip) \S+)"),
+     "{0} runs outside of the container", "bash -c '...'"),
     (re.compile(r"^!\s*(/\S*sh)\b"), "the # of the first line is missing", "#!{0}"),
-)
+    (re.compile(r"\bexport\s+(\w+)=\((?!\s*\))"), "{0} is an array, which programs do not get", "export {0}='...'"),
+    (re.compile(r"^\s*(?:cp|mv|rm|rsync|ls|cat|ln)\s(?:.*\s)?([\"'][^\"':\s]*/[^\"'\s:]*\*[^\"'\s]*[\"'])(?:\s|$)"),
+     "* stays as it is in {0}", "the * outside of the quotes"),
+    (re.compile(r"='((?:cat|hostname|nproc|wc|date|pwd|basename|dirname) [^']*\$[^']*|hostname|nproc|pwd)'(?:\s|$)"),
+     "'{0}' is a text, and no output of a command", "$({0})"),
+)  # fmt: skip
 """Patterns in a line, what is wrong with what they match, and what to write."""
 _OF_SHELLS = re.compile(
     r"#!\s*\S*\b(?:t?csh|perl|python[\d.]*|Rscript|fish)\b|#!\s*\S*/env\s+(?:perl|python|Rscript|julia|t?csh)"
@@ -198,7 +206,8 @@ def shell_slip(case: Case) -> Iterator[Hit]:
     for number, row in enumerate(case.script.rows, 1):
         for pattern, text, remedy in _OF_ROWS if number not in case.script.inner_lines else ():
             match = pattern.search(row) if not row.lstrip().startswith("#") else None
-            if match and not re.search(rf"'[^']*{re.escape(match[0])}[^']*'", row):
+            if match and f"{match[1]}[" not in case.script.code \
+                    and not re.search(rf"'[^']*{re.escape(match[0])}[^']*'", row):  # fmt: skip
                 yield Hit(number, text.format(match[1]), remedy.format(match[1]))
     last = case.script.commands[-1].command if case.script.commands else None
     for word in (*last.words, *(each.value for each in last.assignments if each.value)) if last else ():
@@ -250,9 +259,5 @@ def name_never_set(case: Case) -> Iterator[Hit]:
                 yield Hit(command.line, f"{name} is never set, and {like} is", f"${like}")
             elif strict and name.islower() and "module" not in code:
                 yield Hit(command.line, f"{name} is never set: set -u ends the script", "set it before")
-            elif re.search(rf"\s-np?[ =]\$\{{?{name}\b", command.raw) and command.argv[0] in (
-                "mpirun",
-                "mpiexec",
-                "srun",
-            ):
+            elif re.search(rf"\s-np?[ =]\$\{{?{name}\b", command.raw) and command.argv[0] in _STARTS:
                 yield Hit(command.line, f"{name} is never set in this script", "set it before", "note")

@@ -131,11 +131,8 @@ def image_for_each_task(case: Case) -> Iterator[Hit]:
         words = " ".join(launch.words)
         match = re.search(r"(?:docker|oras|library|shub)://\S+", words)
         if outer and match and (case.step(outer).tasks or 0) > 1 and launch.word.rsplit("/", 1)[-1] != "shifter":
-            yield Hit(
-                launch.line,
-                f"{case.step(outer).tasks} tasks pull {match[0]}",
-                f"{launch.word} pull IMAGE.sif {match[0]}",
-            )
+            yield Hit(launch.line, f"{case.step(outer).tasks} tasks pull {match[0]}",
+                      f"{launch.word} pull IMAGE.sif {match[0]}")  # fmt: skip
             return
 
 
@@ -363,7 +360,7 @@ _ONE_HOST = re.compile(r"span\[\s*(?:hosts\s*=\s*1|ptile)", re.I)
 def slots_on_several_hosts(case: Case) -> Iterator[Hit]:
     """Several tasks or slots for one process, and no number of nodes: a note where it does not name that number."""
     script, request = case.script, case.script.request
-    if script.launches or script.is_filled_in or script.foreign or script.inner or request.nodes or request.exclusive:
+    if script.launches or script.is_filled_in or script.foreign or script.inner or request.exclusive:
         return
     if re.search(r"\b(?:mpi\w*|srun|ssh|pbsdsh|blaunch|jsrun|aprun|prun|parallel|charmrun)\b|hostfile|HOSTS\b|NODELIST",
                  script.code):  # fmt: skip
@@ -385,4 +382,7 @@ def slots_on_several_hosts(case: Case) -> Iterator[Hit]:
         rf"(?:threads|THREADS|workers|cpus?|cores|-[jptnT])[= ]*[\"']?(?:{slots}\b|\$\{{?(?:{names}))", script.code
     )
     text = f"{slots} cores can be on several hosts, and this script starts one process"
-    yield Hit(where, text, remedy, None if uses else "note")
+    if not request.nodes:
+        yield Hit(where, text, remedy, None if uses else "note")
+    elif request.nodes == 1 and script.scheduler == "slurm" and not uses:
+        yield Hit(where, f"nothing here starts {slots} tasks: this script is one process", remedy, "note")

@@ -203,11 +203,8 @@ def tensor_parallel_over_gpus(case: Case) -> Iterator[Hit]:
         words = " ".join(command.argv)
         parts = _PARALLEL.search(words) if re.search(r"\b(?:vllm|sglang)\b", words) else None
         if parts and have and int(parts[1]) > have:
-            yield Hit(
-                command.line,
-                f"the model is split over {parts[1]} GPUs, and a node has {have}",
-                f"{parts[0][: -len(parts[1])]}{have}",
-            )
+            yield Hit(command.line, f"the model is split over {parts[1]} GPUs, and a node has {have}",
+                      f"{parts[0][: -len(parts[1])]}{have}")  # fmt: skip
 
 
 @rule(
@@ -289,11 +286,8 @@ def more_workers_than_cores(case: Case) -> Iterator[Hit]:
         count = int(workers[1]) if workers else 0
         if count > cores or (threads and count and count + int(threads[1]) > cores):
             more = f" and {threads[1]} threads" if threads else ""
-            yield Hit(
-                command.line,
-                f"{count} workers{more} on {counted(cores, 'core')}",
-                f"request {count + int(threads[1] if threads else 1)} cores",
-            )
+            yield Hit(command.line, f"{count} workers{more} on {counted(cores, 'core')}",
+                      f"request {count + int(threads[1] if threads else 1)} cores")  # fmt: skip
             return
 
 

@@ -76,12 +76,8 @@ def gpus_per_task_mismatch(case: Case) -> Iterator[Hit]:
     counts += [(step.line, step.count("gpus-per-task"), case.step(step).per_node) for step in case.steps]
     for line, per_task, tasks in counts:
         if per_task and tasks and per_task * tasks > have:
-            yield Hit(
-                line,
-                f"{counted(tasks, 'task')} x {counted(per_task, 'GPU')} = {per_task * tasks}, "
-                f"but {have} per node are requested",
-                f"#SBATCH --gpus-per-node={per_task * tasks}",
-            )
+            yield Hit(line, f"{counted(tasks, 'task')} x {counted(per_task, 'GPU')} = {per_task * tasks}, "
+                      f"but {have} per node are requested", f"#SBATCH --gpus-per-node={per_task * tasks}")  # fmt: skip
 
 
 @rule(
@@ -96,11 +92,9 @@ def more_gpus_than_node(case: Case) -> Iterator[Hit]:
     """More GPUs per node than the site's nodes have."""
     kind, count = case.node_kind, case.script.request.gpus_per_node
     if kind and kind.gpu.count and count and count > kind.gpu.count:
-        yield Hit(
-            case.script.request.line("gpus-per-node", "gres", "gpus", "l.select"),
-            f"{count} GPUs per node are requested, but the site's nodes have {kind.gpu.count}",
-            f"request {kind.gpu.count}",
-        )
+        yield Hit(case.script.request.line("gpus-per-node", "gres", "gpus", "l.select"),
+                  f"{count} GPUs per node are requested, but the site's nodes have {kind.gpu.count}",
+                  f"request {kind.gpu.count}")  # fmt: skip
 
 
 @rule(
@@ -119,18 +113,11 @@ def idle_cores(case: Case) -> Iterator[Hit]:
     used = tasks * cpus
     threads = kind.cores * kind.smt
     if used > threads:
-        yield Hit(
-            request.line("cpus-per-task"),
-            f"{tasks} tasks x {cpus} CPUs = {used}, but a node has {threads}",
-            f"#SBATCH --cpus-per-task={threads // tasks}",
-            "refused",
-        )
+        yield Hit(request.line("cpus-per-task"), f"{tasks} tasks x {cpus} CPUs = {used}, but a node has {threads}",
+                  f"#SBATCH --cpus-per-task={threads // tasks}", "refused")  # fmt: skip
     elif used * 2 <= kind.cores:
-        yield Hit(
-            request.line("cpus-per-task"),
-            f"{kind.cores - used} of {kind.cores} cores of each node stay idle",
-            f"#SBATCH --cpus-per-task={kind.cores // tasks}",
-        )
+        yield Hit(request.line("cpus-per-task"), f"{kind.cores - used} of {kind.cores} cores of each node stay idle",
+                  f"#SBATCH --cpus-per-task={kind.cores // tasks}")  # fmt: skip
 
 
 @rule(
@@ -243,11 +230,8 @@ def gpu_list_by_hand(case: Case) -> Iterator[Hit]:
         if outside:
             yield Hit(line, f"{name}={text} names GPU {max(numbers)}, but the job has {have}", "remove the line")
         elif fewer:
-            yield Hit(
-                line,
-                f"{name}={text} hides {(have or 0) - len(set(numbers))} of the {have} GPUs of each node",
-                "remove the line, or request fewer GPUs",
-            )
+            yield Hit(line, f"{name}={text} hides {(have or 0) - len(set(numbers))} of the {have} GPUs of each node",
+                      "remove the line, or request fewer GPUs")  # fmt: skip
         else:
             yield Hit(line, f"{name}={text} is hard-coded: its order decides which GPU is cuda:0", severity="note")
 
@@ -286,11 +270,8 @@ def export_twice(case: Case) -> Iterator[Hit]:
     for launch in case.launches:
         values = [shown(o.value) for o in launch.reading.options if o.name == "export"]
         if launch.kind == "srun" and len(values) > 1 and len(set(values)) > 1:
-            yield Hit(
-                launch.line,
-                f"of {len(values)} --export options only the last takes effect: {values[-1]}",
-                f"srun --export={','.join(values)} ...",
-            )
+            yield Hit(launch.line, f"of {len(values)} --export options only the last takes effect: {values[-1]}",
+                      f"srun --export={','.join(values)} ...")  # fmt: skip
         elif launch.kind == "srun" and values and _drops_all(values[0]):
             yield Hit(
                 launch.line,
@@ -335,11 +316,8 @@ def container_without_gpu(case: Case) -> Iterator[Hit]:
             continue
         if not launch.given("nv", "rocm", "nvccli") and not _hides_options(launch):
             option = "--rocm" if _vendor(case) == "amd" else "--nv" if _vendor(case) == "nvidia" else "--nv or --rocm"
-            yield Hit(
-                launch.line,
-                f"{launch.word} runs without {option} in a job with GPUs",
-                f"{launch.word} exec {option} ...",
-            )
+            yield Hit(launch.line, f"{launch.word} runs without {option} in a job with GPUs",
+                      f"{launch.word} exec {option} ...")  # fmt: skip
 
 
 def _hides_options(launch: Launch) -> bool:

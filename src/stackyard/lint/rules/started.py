@@ -55,6 +55,11 @@ _KNOWS_RANKS = re.compile(
     r"|argparse|click|environ|h5py|petsc|firedrake|fenics|dolfin|MPI|schwimmbad|ipyparallel|gethostname|uuid|random",
     re.I,
 )
+_ALONE = re.compile(
+    r"(?:.*/)?(?:cellranger|STAR|bwa|samtools|bcftools|bowtie2?|hisat2|t?blast[npx]|fastqc|salmon|kallisto|nextflow|snakemake"
+    r"|canu|spades\.py|Trinity|gatk|minimap2|matlab|jupyter|make)"
+)
+"""Programs that never use MPI."""
 
 
 @rule(
@@ -79,6 +84,12 @@ def copies_of_one_program(case: Case) -> Iterator[Hit]:
             return
     manager = re.compile(r"\b(?:SlurmManager|addprocs_slurm)\b")
     for launch in case.steps:
+        tasks = case.step(launch).tasks or launch.count("np") or 1
+        if tasks > 1 and launch.kind in ("srun", "mpirun") and _ALONE.fullmatch((*launch.program, "")[0]):
+            yield Hit(
+                launch.line, f"{tasks} copies of {launch.program[0]}, which knows nothing of MPI", launch.program[0]
+            )
+            return
         file = next((word for word in launch.program if word.endswith(".jl")), "")
         if launch.kind == "srun" and file and manager.search(case.text_of(file) or ""):
             yield Hit(
@@ -102,6 +113,11 @@ def loopback_between_nodes(case: Case) -> Iterator[Hit]:
             if value and value.text == "lo" and (case.step(launch).nodes or 0) > 1:
                 yield Hit(value.line, f"{name} is the loopback interface, on {case.nodes} nodes", f"unset {name}")
                 return
+    for number, row in enumerate(case.script.rows if (case.nodes or 0) > 1 else (), 1):
+        if match := re.search(r"\|\| *echo +[\"']?(localhost|127\.0\.0\.1)\b", row):
+            yield Hit(
+                number, f"where this fails, each of {case.nodes} nodes connects to itself: {match[1]}", "|| exit 1"
+            )
 
 
 @rule(

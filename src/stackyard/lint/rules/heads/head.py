@@ -80,11 +80,8 @@ def directive_late(case: Case) -> Iterator[Hit]:
     active = {option.name for directive in read_by_scheduler(case) for option in directive.options}
     for directive in case.script.directives:
         if directive.kind == kind and directive.state == "late" and directive.options and active:
-            yield Hit(
-                directive.line,
-                f"{directive.tag} after the first command is ignored: {directive.text}",
-                "move it above the first command",
-            )
+            yield Hit(directive.line, f"{directive.tag} after the first command is ignored: {directive.text}",
+                      "move it above the first command")  # fmt: skip
 
 
 @rule(
@@ -111,12 +108,8 @@ def directive_spaced(case: Case) -> Iterator[Hit]:
         pasted = script.text[:1] in " \t" and script.text.lstrip().startswith("#!")  # all of it is indented alike
         meant = bool(names & _SIZES) and not off and not pasted
         remedy = f"{TAGS[directive.kind]} {directive.text}"
-        yield Hit(
-            directive.line,
-            f"{NAMES[directive.kind]} reads this line as a comment: spaces around #",
-            remedy,
-            None if meant else "note",
-        )
+        yield Hit(directive.line, f"{NAMES[directive.kind]} reads this line as a comment: spaces around #", remedy,
+                  None if meant else "note")  # fmt: skip
 
 
 _SWITCHED_ON = re.compile(r"^#.*\b(?:remove|delete)\b.*\b(?:white)?spaces?\b", re.M | re.I)
@@ -189,10 +182,10 @@ def _unexpanded(case: Case) -> Iterator[Hit]:
         for option in directive.options:
             match = re.search(r"\$\{?\w+\}?|\$\(", option.value)
             names = _UNEXPANDED.get(case.script.scheduler, ())
-            output = case.script.scheduler == "pbs" and option.name in ("o", "e")
-            output = output and (
-                "PBS_JOB" not in option.value or "l.select" in case.script.request.values
-            )  # not Torque
+            output = case.script.scheduler in ("pbs", "sge") and option.name in ("o", "e")
+            pro = "PBS_JOB" not in option.value or "l.select" in case.script.request.values  # not Torque
+            own = re.search(r"\$\{?(?!HOME\b|USER\b|JOB_|HOSTNAME\b|TASK_ID\b)\w", option.value)
+            output = output and bool(own if case.script.scheduler == "sge" else pro)
             if match and (option.name in names or output) and not _is_filled(option.value):
                 program = {"lsf": "bsub"}.get(case.script.scheduler, "qsub")
                 remedy = f"{program} -{option.name} ... when it is submitted" if option.name != "wd" else "#$ -cwd"
@@ -225,11 +218,8 @@ def option_twice(case: Case) -> Iterator[Hit]:
         for name, value in _single(kind, directive.options):
             before = seen.get(name)
             if before and before[0] != value and name not in many:
-                yield Hit(
-                    directive.line,
-                    f"{name} is {before[0]!r} on line {before[1]}, and this line overrides it",
-                    f"remove line {before[1]}",
-                )
+                yield Hit(directive.line, f"{name} is {before[0]!r} on line {before[1]}, and this line overrides it",
+                          f"remove line {before[1]}")  # fmt: skip
             seen[name] = (value, directive.line)
 
 
@@ -274,11 +264,8 @@ def time_format(case: Case) -> Iterator[Hit]:
         clock = f"{meant // 60}:{meant % 60:02}"
         forms = {"slurm": f"--time={clock}:00", "lsf": f"-W {clock}", "pbs": f"-l walltime={clock}:00"}
         forms["flux"] = f"-t {meant}m" if meant % 60 else f"-t {meant // 60}h"
-        yield Hit(
-            case.script.request.line(name),
-            f"{text!r} is not a valid wall time for {NAMES.get(kind, kind)}",
-            f"{read_by_scheduler(case)[0].tag} {own.time_option(meant) if own else forms[kind]}",
-        )
+        yield Hit(case.script.request.line(name), f"{text!r} is not a valid wall time for {NAMES.get(kind, kind)}",
+                  f"{read_by_scheduler(case)[0].tag} {own.time_option(meant) if own else forms[kind]}")  # fmt: skip
 
 
 def _time_option(case: Case) -> str:
@@ -337,12 +324,8 @@ def memory_unit(case: Case) -> Iterator[Hit]:
                 if whole
                 else f"#SBATCH --{name}=64G"
             )
-            yield Hit(
-                request.line(name),
-                f"{text!r} is not a memory size: use an integer with K, M, G or T",
-                remedy,
-                "refused",
-            )
+            yield Hit(request.line(name), f"{text!r} is not a memory size: use an integer with K, M, G or T", remedy,
+                      "refused")  # fmt: skip
         elif 0 < size < most and text.isdecimal() and not _says_megabytes(case, request.line(name)):
             least = 100 if request.all_tasks in (None, 1) else 300
             small = size >= least and not request.node_gpus  # may be intended

@@ -207,13 +207,8 @@ def _unquoted(case: Case) -> Iterator[Hit]:
         if match:
             whole = directive.text[match.start(1) :].strip()
             reason = "bsub takes the second word for the command of the job"
-            yield Hit(
-                directive.line,
-                f"{match[2]} ...] does not belong to -R: blanks need quotes",
-                f'#BSUB -R "{whole}"',
-                None,
-                reason,
-            )
+            yield Hit(directive.line, f"{match[2]} ...] does not belong to -R: blanks need quotes",
+                      f'#BSUB -R "{whole}"', None, reason)  # fmt: skip
 
 
 @rule(
