@@ -166,6 +166,26 @@ def test_a_failure_without_a_rule_is_told_in_the_words_of_the_log(tmp_path: Path
     assert not found(written(tmp_path, f"step 1\n{last}Job finished successfully\n")).failed
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("Fatal error:\nToo many warnings (1).\n", "the program reports: Too many warnings (1)."),
+        (
+            "[0] --> FOAM FATAL ERROR: \n[0] face 175 area does not match\n[0] \nFOAM parallel run exiting\n",
+            "the program reports: FOAM FATAL ERROR: face 175 area does not match",
+        ),
+        (
+            'Error in makeCluster(8, type = "FORK") : \n  could not find function "makeCluster"\nExecution halted\n',
+            'an R program ended with an error: makeCluster(8, type = "FORK"): could not find function "makeCluster"',
+        ),
+        ("run.sh: line 8: 2476 Aborted  ./mdrun > log\n", "a program was ended by signal 6 (SIGABRT), and no log"),
+        ("main.py exits with return code = -9\n", "the rank was killed by SIGKILL"),
+    ],
+)
+def test_a_message_in_the_next_line_is_told(lines: str, told: str, tmp_path: Path) -> None:
+    assert found(written(tmp_path, f"step 1\n{lines}")).cause.startswith(told)
+
+
 def test_a_missing_file_may_follow_from_an_earlier_failure(tmp_path: Path) -> None:
     """A script goes on without the output of its first program."""
     stack = 'Traceback (most recent call last):\n  File "{}", line 9, in <module>\n{}\n'

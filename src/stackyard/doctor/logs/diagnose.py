@@ -32,6 +32,7 @@ from stackyard.launch.api.causes import (
     parse,
     rules,
     shown,
+    signal_name,
     site_rules,
     traceback_place,
     traceback_told,
@@ -229,8 +230,12 @@ def _placed(found: Found, failure: LineFailure[Found]) -> Cause:
     """The cause, with the place in the program for what it may itself be to blame for."""
     fatal = failure.is_end and bool(failure.frames)
     at = traceback_place(failure.frames, innermost_first=fatal)
-    is_own = fatal or (found.kind >= UNKNOWN and failure.is_raised)
-    return replace(found.cause, cause=f"{found.cause.cause}, at {shown(at.text)}") if at and is_own else found.cause
+    told = found.cause.cause
+    if at and (fatal or (found.kind >= UNKNOWN and failure.is_raised)):
+        told = f"{told}, at {shown(at.text)}"
+    elif failure.after and found.kind >= UNKNOWN:
+        told = f"{told.rstrip(': ')}: {shown(failure.after)}"
+    return replace(found.cause, cause=told)
 
 
 def _unknown(failure: LineFailure[Found]) -> Cause:
@@ -240,6 +245,7 @@ def _unknown(failure: LineFailure[Found]) -> Cause:
         return Cause(EXCEPTION, f"the program raised {what}", "look at the traceback before this line")
     status = exit_status(failure.line.text)
     how = f"a program ended with status {status}" if status else "a program failed"
+    how = f"a program was ended by signal {status - 128} ({name})" if (name := signal_name(status)) else how
     if failure.before:
         hint = "look at the lines around that error"
         return Cause(REPORTED, f"{how}; the last error that it reports before: {shown(failure.before.strip())}", hint)

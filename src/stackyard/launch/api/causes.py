@@ -17,9 +17,10 @@ from stackyard.launch.run.causes.redact import shown
 from stackyard.launch.run.causes.table import KINDS, Found, Rule, matcher, rules, site_rules, without_lines
 from stackyard.launch.run.causes.tracebacks import place as traceback_place
 from stackyard.launch.run.causes.tracebacks import told as traceback_told
+from stackyard.launch.run.causes.verdict import signal_name
 
 __all__ = [
     "KINDS", "LAST", "Cause", "Found", "Line", "LineFailure", "Rule", "Scan", "exit_status", "first_observed",
-    "is_quiet", "matcher", "mentions_failure", "named_rank", "parse", "rules", "shown", "site_rules", "traceback_place",
-    "traceback_told", "without_lines",
+    "is_quiet", "matcher", "mentions_failure", "named_rank", "parse", "rules", "shown", "signal_name",
+    "site_rules", "traceback_place", "traceback_told", "without_lines",
 ]  # fmt: skip

@@ -32,9 +32,10 @@ _RANK = re.compile(
 )
 _OBSERVED = re.compile(r"\s*rank\s*: (\d+) \(local_rank:")
 _STATUSES = tuple((re.compile(text), code) for text, code in (
-    (r"exitcode *: *-(\d+)", 128), (r"(?i:signal):? \(?(\d+)\b", 128), (r"EXIT CODE: (\d)$", 128),
+    (r"(?:code|status) *[:=]? *-(\d+)", 128), (r"Signals\.SIG\w+: (\d+)", 128),
+    (r"(?i:signal):? \(?(\d+)\b", 128), (r"EXIT CODE: (\d)$", 128),
     (r"Segmentation fault|SIGSEGV", 139), (r"Bus error", 135), (r"Illegal instruction", 132),
-    (r"Aborted\b.*core dumped", 134), (r"\bKilled\b", 137),
+    (r"Aborted\b.*core dumped|line \d+: +\d+ Aborted", 134), (r"\bKilled\b", 137),
     (r"[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status)\s*[:=]?\s*(\d+)", 0),
 ))  # fmt: skip
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -63,6 +64,8 @@ PLAIN = 0.1
 _IGNORED = "Exception ignored in"
 """What Python prints before the traceback of an exception in a finaliser, which ends nothing."""
 _FATAL = "Fatal Python error"
+_OPEN = re.compile(r":\s*$|LINE: +\d+\s*$")
+"""How a line ends whose message is in the next one."""
 _REPORTS = re.compile(r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed|FAILED|[Cc]annot|[Cc]ould not|[Uu]nable to)\b")
 """How a line reports an error of which nothing else is known."""
 LAST = 3.0
@@ -126,6 +129,7 @@ class LineFailure(Generic[T]):
         frames: the lines of its stack; for a chain of exceptions of the last one.
         before: the line of the first exception of its chain, or for one of which nothing is known the last line before
             it that reports an error; empty without one.
+        after: the next line, where its own ends with a colon.
     """
 
     line: Line
@@ -137,6 +141,7 @@ class LineFailure(Generic[T]):
     most_life: float
     frames: list[str] = field(default_factory=list)
     before: str = ""
+    after: str = ""
 
 
 def parse(number: int, text: str, former: Line | None = None) -> Line:
@@ -228,10 +233,14 @@ class Scan(Generic[T]):
         self._muted: tuple[list[Line], Line | None, float] | None = None
         self._frame: Line | None = None
         self._told = ""
+        self._open: LineFailure[T] | None = None
 
     def feed(self, line: Line) -> None:
         """Add a line."""
         text = line.text
+        if self._open and text.strip():
+            self._open.after = text.strip()
+            self._open = None
         if _TRACEBACK in text:
             self._begin(line)
         elif self._trace and self._goes_on(line):
@@ -337,6 +346,7 @@ class Scan(Generic[T]):
             self.all.append(failure)
         else:  # the first ones are of interest; and that it still fails
             self.all[-1] = failure
+        self._open = failure if _OPEN.search(line.text) and len(lines) == 1 else None
         return True
 
     def _lives(self, text: str) -> None:
