@@ -16,7 +16,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from stackyard.core.errors import ChecksFailed
 from stackyard.core.progress import Progress, SilentProgress
@@ -30,7 +30,7 @@ from stackyard.verify import api as verifying
 from stackyard.yard import api as yards
 
 if TYPE_CHECKING:
-    from stackyard.deploy.api import Result
+    from stackyard.deploy.api import Result, Revision, Revisions
     from stackyard.lock.api import LockedVariant
     from stackyard.upkeep.api import RemovalOutcome
     from stackyard.verify.api import Report
@@ -130,8 +130,8 @@ def lock(
 
 
 @hints_shown()
-def show(rev: str, *, site: Name | None = None, yard: Name | None = None) -> dict[str, Any]:
-    """The full description of a revision, as ``stackyard show --json``.
+def show(rev: str, *, site: Name | None = None, yard: Name | None = None) -> Revision:
+    """The full description of a revision, as ``stackyard show --json``; a notebook shows it as HTML.
 
     Raises:
         InputError: no such revision.
@@ -139,7 +139,8 @@ def show(rev: str, *, site: Name | None = None, yard: Name | None = None) -> dic
     """
     place = _settings(site, yard).yard(reading=True)
     entry = yards.find_revision(place, rev)
-    return deploying.revision_json(place, entry, yards.read_record(yards.RevisionPaths.of(entry.folder).record))
+    record = yards.read_record(yards.RevisionPaths.of(entry.folder).record)
+    return deploying.Revision(deploying.revision_json(place, entry, record))
 
 
 @hints_shown()
@@ -268,10 +269,10 @@ def _usable(result: Result, raises: bool) -> Result:
 @hints_shown()
 def list(  # the name of the command; what follows in this module does not use the built-in one
     *, everything: bool = False, site: Name | None = None, yard: Name | None = None
-) -> Sequence[dict[str, Any]]:
-    """The published revisions of the yard and of the site's yard, as ``stackyard list --json``.
+) -> Revisions:
+    """The published revisions of the yard and of the site's yard, as ``stackyard list --json``, and HTML in a notebook.
 
     Args:
         everything: also what was withdrawn, removed or never published, and what is missing.
     """
-    return yards.listing(_settings(site, yard).yard(reading=True), everything=everything)
+    return deploying.Revisions(yards.listing(_settings(site, yard).yard(reading=True), everything=everything))

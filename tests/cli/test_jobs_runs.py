@@ -7,10 +7,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from stackyard.cli.publish.deployjob import without_job
+from stackyard.launch.api.handles import Run
 from stackyard.launch.api.runs import followed_logs
 from stackyard.launch.jobs.batch import without_dry_run
 from stackyard.launch.jobs.requeue import job_id
@@ -129,6 +131,13 @@ def test_runs_differ_by_what_they_measured(tmp_path: Path, monkeypatch: pytest.M
         "metric images_per_s 256 images/s 512 images/s",
         "peak memory 5 MiB 6 MiB",
     ]
+
+
+def test_a_run_shows_its_texts_in_a_notebook(tmp_path: Path) -> None:
+    paths = made(tmp_path, state="failed", code=3, message="<script>alert(1)</script> & more", job="17")
+    shown = Run(paths.root)._repr_html_()
+    assert "failed (3)" in shown and "train.py" in shown and "&lt;script&gt;alert(1)" in shown
+    assert "<script" not in shown and ElementTree.fromstring(shown).tag == "div"
 
 
 def test_the_logs_that_are_followed(tmp_path: Path) -> None:

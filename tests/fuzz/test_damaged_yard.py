@@ -25,7 +25,15 @@ KINDS = (
     "record.json", "report.json", "module.json", "manifest.json", "files.json", "notes/**/*.json",
     "stack.lock", "bytecode/**/files.json",
 )  # fmt: skip
-COMMANDS = (("list", "--all"), ("show", "demo"), ("history",), ("why", "demo", "demo"), ("diff", "demo", "demo"))
+COMMANDS = (
+    ("list", "--all"),
+    ("show", "demo"),
+    ("history",),
+    ("why", "demo", "demo"),
+    ("diff", "demo", "demo"),
+    ("sbom", "demo"),
+    ("show", "demo", "--cite"),
+)
 
 
 @pytest.fixture(scope="module")

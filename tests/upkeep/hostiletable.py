@@ -150,6 +150,7 @@ VERBS: dict[str, list[str]] = {
     "list": ["list --all --size --usage"],
     "show": ["show tool/1.0"],
     "diff": ["diff tool/1.0 tool/2.0"],
+    "sbom": ["sbom tool/1.0", "sbom tool/1.0 --format spdx"],
     "why": ["why tool/1.0 idna"],
     "run": ["run tool/1.0 -- python -c pass"],
     "shell": ["shell tool/1.0 -- -c true"],

@@ -41,6 +41,7 @@ SECTIONS = {
         "shell": "start a shell in a revision, where the files of its image are visible",
         "kernel": "make revisions available as Jupyter kernels",
         "licences": "show and accept licences; list the licence of every package",
+        "sbom": "print the bill of materials of a revision, as CycloneDX or SPDX",
         "share": "let a group load one of your revisions",
         "catalogue": "write a site, Markdown pages or JSON with everything that is published",
     },

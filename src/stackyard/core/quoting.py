@@ -1,4 +1,4 @@
-"""Makes text from other sources safe for messages: without secrets, truncated, and without control characters.
+"""Makes text of other sources safe for messages and notebooks: without secrets, truncated, no control characters.
 
 A terminal interprets control sequences: colours, a cleared screen, overwritten lines, reversed letters. So text chosen
 by other accounts (names of processes or files, notes in shared directories) passes `plain`, and all output of the
@@ -10,6 +10,7 @@ Secrets are removed before truncation, which would make them unrecognisable.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 MOST = 160
 LONG = 1000
@@ -66,3 +67,28 @@ def _escape(letter: str) -> str:
     if ord(letter) in _BYTES:
         return f"\\x{ord(letter) - 0xDC00:02x}"
     return letter.encode("unicode_escape").decode("ascii")
+
+
+def facts_html(title: str, facts: Mapping[str, str], *more: str) -> str:
+    """A title and a table of facts, without empty ones.
+
+    Args:
+        more: complete HTML to follow.
+    """
+    from html import escape  # late: only notebooks need its tables
+
+    rows = "".join(
+        f'<tr><th style="text-align: left">{escape(name)}</th><td style="text-align: left">{escape(text)}</td></tr>'
+        for name, text in facts.items()
+        if text
+    )
+    return f"<div><strong>{escape(title)}</strong><table><tbody>{rows}</tbody></table>{''.join(more)}</div>"
+
+
+def table_html(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with headings."""
+    from html import escape
+
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from stackyard.deploy.deploy import Request as Request
     from stackyard.deploy.deploy import Result as Result
     from stackyard.deploy.deploy import lock_all as lock_all
-    from stackyard.deploy.described.packages import packages_of as packages_of
+    from stackyard.deploy.described.cite import bibtex as bibtex
+    from stackyard.deploy.described.cite import cff as cff
+    from stackyard.deploy.described.formats import FORMATS as BILL_FORMATS
+    from stackyard.deploy.described.formats import bill_of as bill_of
+    from stackyard.deploy.described.notebook import Revision as Revision
+    from stackyard.deploy.described.notebook import Revisions as Revisions
     from stackyard.deploy.fetching import fetch_stacks as fetch_stacks
     from stackyard.deploy.generation import Step as Step
     from stackyard.deploy.licence_policy import of_revision as licences_of_revision

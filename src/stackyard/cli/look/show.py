@@ -9,7 +9,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import echo, human_bytes, show_json, show_table
+from stackyard.cli.output import echo, emit, human_bytes, show_json, show_table
 from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
 from stackyard.deploy.api import revision_json
@@ -26,12 +26,14 @@ from stackyard.yard.api import (
 
 @verb(
     ("the packages and paths of a revision", "stackyard show pytorch/2.13"),
+    ("how to cite it in a paper", "stackyard show pytorch/2.13 --cite"),
     ("how an environment.yml was parsed", "stackyard show --parsed environment.yml"),
 )
 @click.argument("rev", required=False, metavar="REV")
 @click.option("--parsed", type=click.Path(path_type=Path), metavar="FILE", help="Show how FILE was parsed.")
+@click.option("--cite", is_flag=True, help="Print how REV is cited: BibTeX, and a CITATION.cff.")
 @click.option("--json", "as_json", is_flag=True, help="Print an object.")
-def command(context: Context, rev: str | None, parsed: Path | None, as_json: bool) -> None:
+def command(context: Context, rev: str | None, parsed: Path | None, cite: bool, as_json: bool) -> None:
     """Show the packages, the modulefile, the lock and the report of REV."""
     if parsed is not None:
         _show_parsed(context, parsed, as_json)
@@ -41,6 +43,9 @@ def command(context: Context, rev: str | None, parsed: Path | None, as_json: boo
     yard = context.yard(reading=True)
     entry = find_revision(yard, rev)
     record = read_record(RevisionPaths.of(entry.folder).record)
+    if cite:
+        _show_citation(record, context.site().name, entry.url, as_json)
+        return
     value = revision_json(yard, entry, record)
     if as_json:
         show_json(value)
@@ -76,6 +81,17 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
     echo()
     rows = [{"package": p.name, "version": p.version, "build": p.build, "from": _origin(p)} for p in record.packages]
     show_table(rows, ("package", "version", "build", "from"))
+
+
+def _show_citation(record: BuildRecord, site: str, url: str, as_json: bool) -> None:
+    from stackyard.deploy.api import bibtex, bill_of, cff
+
+    bill = bill_of(record)
+    texts = {"bibtex": bibtex(bill, site, url), "cff": cff(bill, site, url)}
+    if as_json:
+        show_json(texts)
+    else:
+        emit("\n".join(texts.values()))
 
 
 def _disk(record: BuildRecord) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stackyard.core.errors import InputError
+from stackyard.core.quoting import facts_html
 from stackyard.launch.api.failures import RunFailed
 from stackyard.launch.api.runs import rank_log
 from stackyard.launch.records.follow import Watch
@@ -149,6 +150,19 @@ class Run:
     def __hash__(self) -> int:
         return hash(self.directory)
 
+    def _repr_html_(self) -> str:
+        status = read_status(self._paths)
+        facts = {
+            "state": status.state if not status.code else f"{status.state} ({status.code})", "program": self._words,
+            "created": self.created, "job": status.job, "hosts": " ".join(status.hosts[:8]),
+            "seconds": f"{self.seconds:.1f}" if self.seconds else "", "directory": str(self.directory),
+            "failure": (status.first or {}).get("message", "") or status.message,
+        }  # fmt: skip
+        return facts_html(f"run {self.name}", facts)
+
+    @property
+    def _words(self) -> str:
+        return " ".join(Path(word).name if word.startswith("/") else word for word in self.program)
+
     def __repr__(self) -> str:
-        words = " ".join(Path(word).name if word.startswith("/") else word for word in self.program)
-        return f"<Run {self.name} {read_status(self._paths).state}: {words[:60]}>"
+        return f"<Run {self.name} {read_status(self._paths).state}: {self._words[:60]}>"
