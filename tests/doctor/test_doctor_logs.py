@@ -132,6 +132,25 @@ File /home/u/run.py:3, in load()
       6     pass
 ValueError: no rows
 """,
+    "KeyError: 'x' at a.py:4 in __getitem__": f"""Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+    next(loader)
+KeyError: Caught KeyError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "{SITE}", line 9, in fetch
+    return dataset[index]
+  File "a.py", line 4, in __getitem__
+    return self.rows[index]
+KeyError: 'x'
+""",
+    "ValueError: bad at b.py:3 in train": """Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+    ray.get(job)
+ray.exceptions.RayTaskError(ValueError): ray::train() (pid=3, ip=10.0.0.1)
+  File "b.py", line 3, in train
+    raise ValueError("bad")
+ValueError: bad
+""",
     "socket.timeout: timed out at a.py:1 in f": """Traceback (most recent call last):
   File "a.py", line 1, in f
 socket.timeout: timed out
@@ -294,7 +313,9 @@ def test_a_resource_is_compared_with_the_limit_here(tmp_path: Path) -> None:
 def test_the_command_line(tmp_path: Path) -> None:
     log = written(tmp_path, f"step 1\n{OOM}")
     done = stackyard("doctor", log.name, expect=3, cwd=tmp_path)
-    assert done.out.startswith("job.log:5: error: GPU out of memory [gpu-memory]\n    | torch.OutOfMemoryError: CUDA")
+    assert done.out.startswith(
+        "job.log:5: error: GPU out of memory, at train.py:30 [gpu-memory]\n    | torch.OutOfMemoryError: CUDA"
+    )
     assert "hint: use a smaller batch" in done.out and "source: https://" in done.out
     value = stackyard("doctor", log, "--json", expect=3).value
     assert (value["rule"], value["line"], value["failed"]) == ("gpu-memory", 5, True)

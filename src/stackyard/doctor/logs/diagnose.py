@@ -231,7 +231,7 @@ def _placed(found: Found, failure: LineFailure[Found]) -> Cause:
     fatal = failure.is_end and bool(failure.frames)
     at = traceback_place(failure.frames, innermost_first=fatal)
     told = found.cause.cause
-    if at and (fatal or (found.kind >= UNKNOWN and failure.is_raised)):
+    if at and (fatal or failure.is_raised):
         told = f"{told}, at {shown(at.text)}"
     elif failure.after and found.kind >= UNKNOWN:
         told = f"{told.rstrip(': ')}: {shown(failure.after)}"

@@ -56,6 +56,8 @@ _RAISED = re.compile(
     r"|(?:[a-z_]\w*\.)+\w*(?:error|timeout)\b(?=:|\s*$)"
 )
 """How the line of a traceback begins that names the exception."""
+_CARRIES = re.compile(r"Error: Caught \w+ in |\bRayTaskError\(")
+"""An exception that only carries the one of a worker, whose traceback follows."""
 _INNER = re.compile(r'\s|File "|File \S+\.py|Cell In|Input In |<ipython-input|-+> ?\d|[╭│╰┌└❱]|\S+\.py in ')
 """How a line within a traceback begins: of Python, IPython, rich."""
 _NAMED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b(?=: )")
@@ -269,7 +271,9 @@ class Scan(Generic[T]):
         self._forget()
 
     def _begin(self, line: Line) -> None:
-        if not (self._trace and self._raised is None and any(one.text.startswith(_LINK) for one in self._trace[-3:])):
+        is_linked = self._raised is None and any(one.text.startswith(_LINK) for one in self._trace[-3:])
+        is_carried = self._raised is not None and _CARRIES.search(self._raised.text) is not None
+        if not (self._trace and (is_linked or is_carried)):
             self._close()
             before = line.text.partition(_TRACEBACK)[0]
             self._is_muted = is_quiet(self._last) or is_quiet(before)
@@ -282,9 +286,12 @@ class Scan(Generic[T]):
         text = line.text[len(self._margin) :] if _shape(line.text[: len(self._margin)]) == self._margin else line.text
         is_link, is_blank = text.startswith(_LINK), not text.strip()
         if self._raised is not None and not is_link:
-            if not is_blank:
+            if _CARRIES.search(self._raised.text) and is_frame(text):
+                self._raised = None
+            elif not is_blank:
                 self._close()
-            return is_blank
+            if self._raised is not None or not self._trace:
+                return is_blank
         is_inner = is_blank or _INNER.match(text) is not None
         self._raised = line if not is_link and not is_inner and _RAISED.match(text) else None
         self._loose = 0 if is_link or is_inner else self._loose + 1
@@ -308,7 +315,8 @@ class Scan(Generic[T]):
         if self.all:
             start = max(number for number, one in enumerate(trace) if _TRACEBACK in one.text)
             self.all[-1].frames = [one.text for one in trace[start:]]
-            self.all[-1].before = next((one.text for one in told if _RAISED.match(one.text)), "")
+            chain = (one.text for one in told if _RAISED.match(one.text) and not _CARRIES.search(one.text))
+            self.all[-1].before = next(chain, "")
         self._last = told[-1].text
 
     def _stack(self, line: Line) -> None:
