@@ -24,19 +24,19 @@ time.sleep(600)
 
 def measure(pairs: int = 1) -> list[Figure]:
     """CPU seconds of the agent in a minute of the run, over that minute."""
-    shares = tuple(100 * share() for _ in range(pairs))
+    shares = tuple(100 * share(RANKS, PROGRAM) for _ in range(pairs))
     return [Figure(f"agent beside {RANKS} ranks x {THREADS} threads: % of one core", "-", shares, MOST,
                    absolute=f"{shares[-1]:.2f} % of a core")]  # fmt: skip
 
 
-def share() -> float:
-    """The part of one core that the agent uses, once all ranks run."""
+def share(ranks: int, program: str, *options: str) -> float:
+    """The part of one core that the agent uses beside so many ranks of a program, once rank 0 has printed ready."""
     with scratch("agent") as directory:
-        (directory / "threads.py").write_text(PROGRAM)
-        words = [STACKYARD, "launch", "-r", str(RANKS), "-c", "1", "--oversubscribe", sys.executable, "threads.py"]
+        (directory / "threads.py").write_text(program)
+        words = [STACKYARD, "launch", "-r", str(ranks), "-c", "1", "--oversubscribe", *options, sys.executable]
         own = {**os.environ, "HOME": str(directory), "STACKYARD_TMP": str(directory)}
         process = subprocess.Popen(
-            words, cwd=directory, env=own, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [*words, "threads.py"], cwd=directory, env=own, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         try:
             assert process.stdout

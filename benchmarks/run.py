@@ -36,6 +36,7 @@ BENCHMARKS = {
     "stalled": "a job whose run directory hangs for a minute",
     "probing": "the probe in each start of Python",
     "agent_cpu": "the agent beside 8 ranks of 390 threads",
+    "meeting": "looking for connections between ranks",
     "images": "an environment as one file on a slow shared file system",
     "images_sif": "a stack and its base as one SIF file",
     "images_wrap": "a command of a wrapped image",

@@ -85,8 +85,10 @@ def show_error(error: StackyardError) -> None:
 
 
 def show_notice(text: str) -> None:
-    """Print a sentence for the user on standard error."""
-    echo(f"{click.style('note:', fg='yellow')} {_redacted(as_typed(text))}", err=True)
+    """Print a sentence for the user on standard error; one that begins with ``warning:`` is labelled so."""
+    label = "warning:" if text.startswith("warning:") else "note:"
+    sentence = text.removeprefix(label).lstrip()
+    echo(f"{click.style(label, fg='yellow')} {_redacted(as_typed(sentence))}", err=True)
 
 
 def show_json(value: Any) -> None:

@@ -170,6 +170,9 @@ CHECKS = (
     checks("--check/--no-check", default=None, help="Run the preflight: identity, hosts, GPUs, network."),
     checks("--spare", metavar="N", type=click.IntRange(0), help="Extra nodes to replace bad ones. Implies --check."),
     checks("--restarts", metavar="N", type=click.IntRange(0), help="Start again in the allocation after a failure."),
+    checks(
+        "--world-check/--no-world-check", default=None, help="Fail if each rank trained alone. Default: the site's."
+    ),
     checks("--hang", "hang_min", type=float, metavar="MIN", help="Hang timeout: dump stacks and terminate."),
     checks(
         "--logs", type=click.Choice(["auto", "all", "node", "first"]), help="A log per rank, per node, or of rank 0."

@@ -89,6 +89,9 @@ class LaunchPolicy(LateModel):
     probe_signal: int = Field(
         43, ge=35, le=64, description="With --hang: the real-time signal for stacks; 43 is SIGRTMIN+9 (kill -l)"
     )
+    world_check: bool = Field(
+        True, description="A run whose ranks were never connected to each other, as their framework does, has failed"
+    )
     offline: bool = Field(
         False,
         description="Compute nodes have no internet: Weights & Biases and MLflow write into the run directory, unless "

@@ -46,6 +46,7 @@ class OptionFields(TypedDict, total=False):
     check: bool
     spare: int
     restarts: int
+    world_check: bool | None
     hang_min: float
     logs: Literal["auto", "all", "node", "first"]
     start_s: float | None

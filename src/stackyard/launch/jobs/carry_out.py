@@ -175,6 +175,7 @@ def watch_options(job: Job, stream: Stream) -> WatchOptions:
         py_spy=str(spy) if spy else "", probe=site.probe,
         probe_signal=site.probe_signal if own.hang_min and site.probe else 0,
         queued=job.context.scheduler != "none" and job.context.allocation is None, causes=job.site.causes,
+        world_check=own.debug_rank is None and (site.world_check if own.world_check is None else own.world_check),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from stackyard.launch.records import record
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.run.again import RESTARTABLE, gone, starts_again
+from stackyard.launch.run.alone import ALONE
 from stackyard.yard.write import atomic
 
 SUSPECT = 2
@@ -54,6 +55,9 @@ class Attempts:
 
     def go_on(self, result: StepResult) -> bool:
         """Whether another attempt follows this result; otherwise `why_not` has the reason."""
+        if self.restarts and result.first and result.first.cause and result.first.cause.rule.startswith(ALONE):
+            self.why_not = "not restarted: the ranks would be alone again"
+            return False
         without = gone(result.state, self.chosen or (), lost=result.lost, reported=result.hosts,
                        blamed=result.first.host if result.first else "")  # fmt: skip
         if not starts_again(result.state, without, self.may_lose, warned=result.warned):

@@ -23,6 +23,7 @@ from stackyard.launch.node.directory import NodeDirectory
 from stackyard.launch.node.ends import Ends
 from stackyard.launch.node.logs import READ_MOST, Logs, log_path
 from stackyard.launch.node.machine import detach, facts
+from stackyard.launch.node.monitoring.edges import Edges
 from stackyard.launch.node.monitoring.probes import Probes
 from stackyard.launch.node.monitoring.stacks import Stacks
 from stackyard.launch.node.monitoring.usage import MpiLibraries, Usage
@@ -75,6 +76,7 @@ class Agent:
         recorder = os.path.join(os.path.dirname(log_directory), RECORDER)
         self.stacks = Stacks(self.directory.path, self.file["py_spy"], self.file["probe_signal"], self.probes, recorder)
         self.usage = Usage(self.file["gpu_vendor"], MpiLibraries(self.file["mpi_library"], self.file["mpi_names"]))
+        self.edges = Edges(self.file["edges"])
         self.staged = NodeStaging(self.file, self.directory, self.host)
 
     def run(self) -> "int":
@@ -144,6 +146,7 @@ class Agent:
             return
         rank.code = code
         value = {"task": rank.task, "code": code, "usage": self.usage.of(rank.task, bool(code))}
+        value["edges"] = self.edges.of(rank.task, time.monotonic(), self.went)
         self.ends.begin("exit", rank.task, dict(value, **({"how": how} if how else {})))
 
     def _report_end(self, kind: "str", value: "dict[str, Any]") -> "None":
@@ -240,6 +243,8 @@ class Agent:
             self.probes.ask(("asked", value["number"]), self._running(), value["request"], value["only"])
         elif kind == "end":
             self._end(value)
+        elif kind == "met":
+            self.edges.met(value)
         elif kind == "hold":
             self.hub_holds = bool(value)
         elif kind in ("stage", "leave"):
@@ -250,6 +255,7 @@ class Agent:
             self.logs.write(f"unexpected variables: {sorted(variables)}")
             return
         self.went = time.monotonic()
+        self.edges.began(variables)
         self.logs.hurry()
         try:
             self.directory.probe(self.file["probe_files"])
@@ -311,7 +317,11 @@ class Agent:
 
     def _watch(self, now: "float") -> "None":
         self._refresh(now)
-        self.usage.look(self._running() if self.went else [], now)
+        ranks = self._running() if self.went else []
+        self.usage.look(ranks, now)
+        ends = self.edges.look(ranks, now)
+        if ends:
+            self.send("ends", ends)
         for rank in self._running():
             if rank.shim_alive():
                 continue

@@ -35,11 +35,13 @@ foreground, both streams into the rank's log.
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
     {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others
               "how": "killed" or "orphaned",                    {"stacks": true}
-              "usage": {..}}}           (`launch.node.monitoring.usage`)
+              "usage": {..}, "edges": {..}}}    (`launch.node.monitoring.usage`, `edges`)
     {"out": {"task", "text"}}       streamed output             {"end": grace_s}        SIGTERM, then SIGKILL, then exit
     {"tail": {"task", "tail"}}      the last lines, later       {"hold": true or false}   send no output meanwhile
     {"grew": true}                  output that is not streamed
     {"beat": {}}                    heartbeat, once a second
+    {"ends": [[task, [[local, remote], ..]], ..]}               {"met": [task, ..]}   they are connected to another rank
+                                    of new connections (`launch.node.monitoring.edges`)
     {"energy": {"gpus": [..]}}      of its GPUs, at the end (`launch.node.monitoring.energy`)
     {"unable": "why"}               the node's own disk is full ...
     {"stacks": {"task", "text", "recorders"}}                   {"probe": {"number", "request", "only"}}
@@ -146,6 +148,7 @@ class StepFile:
             output.
         probe: whether the ranks have the probe; `probe_signal`: on which their Python processes write their stacks;
             0: none (`stackyard.launch.probe`).
+        edges: whether the agents look for connections between ranks (`stackyard.launch.run.alone`).
         mpi_library: the host's MPI, which the ranks should load in their image; empty: not checked.
         mpi_names: the names of the libraries of all MPIs.
     """
@@ -181,6 +184,7 @@ class StepFile:
     probe: bool = False
     probe_signal: int = 0
     stage: PlannedStage | None = None
+    edges: bool = False
     mpi_library: str = ""
     mpi_names: tuple[str, ...] = ()
     format: int = FORMAT

@@ -167,7 +167,8 @@ def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[
         over_mpi = name == "mpi" or rank_program.variables.get("HOROVOD_CONTROLLER") == "mpi"
         method = {"STACKYARD_START_METHOD": intent.start_method} if intent.start_method else {}
         return replace(
-            rank_program, variables={**rank_program.variables, **method}, reasons=(*reason, *rank_program.reasons),
+            rank_program, backend=name, variables={**rank_program.variables, **method},
+            reasons=(*reason, *rank_program.reasons),
             findings=(*rank_program.findings, *fork_findings(intent, over_mpi=over_mpi)),
         )  # fmt: skip
     name, _ = backends.choose(intent)

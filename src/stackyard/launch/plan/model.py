@@ -173,6 +173,7 @@ class RankProgram:
         sidecar: a program that the agent of rank 0's node runs beside the ranks (Horovod's rendezvous server), which
             ends with them; its output goes to logs/sidecar.log.
         ranks_per_task: the number of ranks of each task (torchrun: ranks per node).
+        backend: the name of the backend; empty for another program than the job's, such as the preflight.
     """
 
     layout: Layout
@@ -183,6 +184,7 @@ class RankProgram:
     ports: int = 1
     sidecar: tuple[str, ...] = ()
     ranks_per_task: int = 1
+    backend: str = ""
     reasons: tuple[Reason, ...] = ()
     findings: tuple[Finding, ...] = ()
 

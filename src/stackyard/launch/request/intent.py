@@ -91,6 +91,9 @@ class Intent(LateModel):
     check: bool = Field(False, description="Run the preflight before the program")
     spare: int = Field(0, ge=0, le=10_000, description="Extra nodes to replace bad ones")
     restarts: int = Field(0, ge=0, le=1000, description="Start again as often after a failure, within the allocation")
+    world_check: bool | None = Field(
+        None, description="A run whose ranks were never connected to each other has failed; None: the site's"
+    )
     hang_min: float = Field(
         0, ge=0, description="Hang timeout: minutes without output, then stacks are dumped; 0: never"
     )

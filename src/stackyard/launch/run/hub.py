@@ -216,8 +216,8 @@ class Hub:
         elif kind == "out":
             self._output(now)
             self.reports.output(value["task"], value["text"])
-        elif kind == "start":
-            self.seen.started(value, link.host)
+        elif kind in ("start", "ends"):
+            self._of_ranks(link, kind, value)
         elif kind == "exit":
             self._exit(link, value, now)
         elif kind == "ports":
@@ -250,12 +250,26 @@ class Hub:
         if task in self.seen.codes:
             return
         self.seen.ended(task, code, link.host, value.get("usage") or {})
+        self.seen.edges.ended(task, value.get("edges") or {})
         if code:
             self.reports.event("exit", {"task": task, "host": link.host, "code": code})
         if code and not self.state:
             ended = TaskEnd(now, task, link.host, code, tuple(value.get("tail", ())), value.get("how", ""))
             self.seen.failures.append(ended)
             self.suspect = self.suspect or now + COLLECT_S
+
+    def _of_ranks(self, link: Link, kind: str, value: Any) -> None:
+        """Record a rank's start, or new connections; the agents learn which ranks are connected to another one."""
+        if kind == "start":
+            self.seen.started(value, link.host)
+            return
+        by_node: dict[int, list[int]] = {}
+        for task in self.seen.edges.heard(value):
+            by_node.setdefault(self.seen.node_of(task), []).append(task)
+        for node in by_node.keys() & self.links.keys():
+            self.links[node].send({"met": by_node[node]})
+            if self.links[node].waiting:
+                self._flush(self.links[node])
 
     def _gone(self, link: Link) -> None:
         """Handle a connection that ended without a ``bye``."""

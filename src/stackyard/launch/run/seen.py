@@ -18,6 +18,7 @@ from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Cause, Failure, Placement, StagedFiles, State, StepResult
 from stackyard.launch.records.paths import StepPaths
+from stackyard.launch.run.alone import Edges, Verdict, verdicts
 from stackyard.launch.run.causes.table import BY_SCHEDULER, Rule, explain, mistakes, site_rules
 from stackyard.launch.run.causes.verdict import TaskEnd, describe, first_of, is_consequence, left_early
 from stackyard.launch.run.energy import gpu_energy
@@ -52,6 +53,7 @@ class StepFacts:
         self.codes: dict[int, int] = {}
         self.usage: dict[int, tuple[str, dict[str, Any]]] = {}
         self.energy: dict[int, Any] = {}
+        self.edges = Edges()
         self.facts: dict[str, Any] = {}
         self._serves = any(role.serves for role in file.roles)
         self._awaited = set(_to_end(file)) if self._serves else set()
@@ -190,8 +192,12 @@ def result(seen: StepFacts, plan: Plan, listener: Listener, causes: Sequence[str
     state, code, first = _end(seen)
     # ranks that each report to be alone in the world have failed, whatever their exit status
     facts = _facts(seen, plan, launcher_failed=first is not None and first.task < 0)
-    if state == "done" and (alone := _all_alone(seen, facts)):
+    found = verdicts(seen.edges, seen.file, plan) if state in ("done", "cancelled") else []
+    if state == "done" and (alone := _trained_alone(found, facts) or _all_alone(seen, facts)):
         state, code, first = "failed", 1, alone
+    for one in found:
+        if first is None or one.text != first.message:
+            listener.notice(one.text)
     # the cause of a failure, of an end by the scheduler, or a warning about a success
     if first is not None:
         rules = _site_rules(causes, listener)
@@ -210,6 +216,15 @@ def result(seen: StepFacts, plan: Plan, listener: Listener, causes: Sequence[str
         usage=ranks_usage(seen.file, seen.usage), staged=seen.staged, lost=seen.lost_hosts,
         gpu_energy=gpu_energy(seen.file, placements, seen.energy),
     )  # fmt: skip
+
+
+def _trained_alone(found: Sequence[Verdict], facts: dict[str, object]) -> Failure | None:
+    """The failure of a step whose ranks were never connected to each other; its rule finds it in `facts`."""
+    for one in found:
+        if one.kind == "error":
+            facts["trained_alone"] = one.backend
+            return Failure(-1, "", 1, (), None, one.text)
+    return None
 
 
 def _all_alone(seen: StepFacts, facts: Mapping[str, object]) -> Failure | None:
@@ -282,6 +297,7 @@ def _facts(seen: StepFacts, plan: Plan, *, launcher_failed: bool) -> dict[str, o
         "ranks_claiming_zero": _claiming_zero(seen), "nodes_there": len(seen.hosts),
         "whose": "launcher" if launcher_failed else "rank", "address_limit": _address_limit(),
         "disk_full": _is_full(seen.step.root), "py_spy": bool(seen.file.py_spy or seen.file.probe_signal),
+        "trained_alone": "",
     }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from stackyard.launch.plan.command import first_rank
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import MANY_RANKS, StepPaths
 from stackyard.launch.run.agentfile import agent_text
+from stackyard.launch.run.alone import checked
 from stackyard.launch.shim.rank_sh import private_text, shim_text, sidecar_argv
 from stackyard.yard.write.atomic import write_json, write_text
 
@@ -43,6 +44,7 @@ class WatchOptions:
         attempt: the number of this start of the program within one allocation.
         stage_key: a part of the names of staging directories, the same in all attempts of a run; by default new.
         stall_s: the longest time without progress while files are staged.
+        world_check: whether ranks that are never connected to another one are reported (`launch.run.alone`).
         causes: the site's files of known causes of failures.
         may_lose: the number of nodes whose loss still permits another attempt; -1: none follows.
     """
@@ -64,6 +66,7 @@ class WatchOptions:
     attempt: int = 1
     stage_key: str = field(default_factory=lambda: secrets.token_hex(8))
     stall_s: float = 300.0
+    world_check: bool = True
     causes: tuple[str, ...] = ()
     may_lose: int = -1
 
@@ -83,7 +86,7 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
         lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
         sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy, probe=options.probe,
         probe_signal=options.probe_signal, stage=_stage(plan, options),
-        **_mpi(plan),
+        edges=options.world_check and any(checked(plan)), **_mpi(plan),
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ BY_SCHEDULER = ("time-limit", "preempted", "node-fail")
 FACTS = frozenset({
     "state", "nodes", "tasks", "family", "launcher", "launcher_code", "mpi", "gpus_per_node", "gpu_visibility",
     "gpu_vendor", "left_early", "oom_kills", "container", "image", "ranks_claiming_zero", "nodes_there", "whose",
-    "address_limit", "disk_full", "py_spy",
+    "address_limit", "disk_full", "py_spy", "trained_alone",
 })  # fmt: skip
 """The facts about a step that the rules can ask for, as `launch.run.seen` gathers them."""
 _UNNAMED = re.compile(r":? ?\(?\{name\}\)?")
