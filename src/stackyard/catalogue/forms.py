@@ -46,19 +46,18 @@ class _Page(NamedTuple):
 
 
 def files(
-    catalogue: Catalogue, form: str, keys: Mapping[str, str], is_there: Callable[[str], bool]
+    catalogue: Catalogue, form: str, is_made: Callable[[str, str], bool]
 ) -> tuple[dict[str, bytes | None], dict[str, str]]:
     """The files of a catalogue in one format: by path the bytes of each, or None for a page that stays; and their keys.
 
     The first page is the last file: files get their places in this order, so that none leads to one that is missing.
 
     Args:
-        keys: the keys of the pages that are in place.
-        is_there: whether a path is in place.
+        is_made: whether the page that is in place has this path and this key.
     """
     chosen, found, new = FORMS[form], dict[str, bytes | None](), {}
     for page in _pages(catalogue, chosen) if chosen.first else ():
-        found[page.path] = None if keys.get(page.path) == page.key and is_there(page.path) else page.make()
+        found[page.path] = None if is_made(page.path, page.key) else page.make()
         new[page.path] = page.key
     for path, make in chosen.others.items():
         found[path] = make(catalogue)

@@ -46,10 +46,10 @@ MADE = formats.Kind(1, _made, hint=lambda path: f"write it into an empty directo
 
 @dataclass(frozen=True)
 class Read:
-    """What was read of each revision, and the key of each page: of all that it was made from."""
+    """What was read of each revision, and of each page the key of all that it was made from, and its bytes."""
 
     facts: Mapping[str, Facts] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
 
 def look(directory: Path, yard: str, form: str) -> Made:
@@ -103,7 +103,7 @@ def read(directory: Path) -> Read:
         if value["format"] == _READ_FORMAT:
             pool = [Package(*map(str, each)) for each in value["packages"]]
             facts = {module: _facts(each, pool) for module, each in value["facts"].items()}
-            return Read(facts, {str(path): str(key) for path, key in value["keys"].items()})
+            return Read(facts, {str(path): (str(key), int(size)) for path, (key, size) in value["keys"].items()})
     return Read()
 
 
@@ -126,6 +126,7 @@ def write_read(directory: Path, catalogue: Catalogue, keys: Mapping[str, str]) -
         assert revision.facts is not None
         packages = [numbers.setdefault(package, len(numbers)) for package in revision.facts.packages]
         facts[revision.module] = {**_values(revision.facts), "packages": packages}
-    value = {"format": _READ_FORMAT, "keys": dict(keys), "packages": list(numbers), "facts": facts}
+    sized = {path: (key, (directory / path).lstat().st_size) for path, key in keys.items()}
+    value = {"format": _READ_FORMAT, "keys": sized, "packages": list(numbers), "facts": facts}
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     atomic.write_text(directory / OWN / "read.json", text, top=directory, synced=False)

@@ -62,9 +62,12 @@ def _run(
 ) -> Written:
     last, own = kept.read(directory), set(made.files)
     catalogue = gather(workspace, last.facts, tell)
-    files, keys = forms.files(
-        catalogue, made.form, last.keys, lambda path: path in own and os.path.lexists(directory / path)
-    )
+
+    def is_made(path: str, key: str) -> bool:
+        size = write.size_of(directory / path) if path in own else None
+        return last.keys.get(path) == (key, size)
+
+    files, keys = forms.files(catalogue, made.form, is_made)
     changed = write.difference(directory, made, files)
     if not dry_run:
         write.put(directory, made, files, changed)

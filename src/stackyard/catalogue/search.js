@@ -1,7 +1,7 @@
 // Finds packages by parts of their names and by version. The index (packages.js) is loaded at the first focus.
 "use strict";
 (() => {
-  const UP = document.currentScript.dataset.up, HITS = 20, VERSIONS = 6, LINKS = 4;
+  const UP = document.currentScript.dataset.up, HITS = 15, VERSIONS = 3, LINKS = 3;
   const field = document.getElementById("q"), status = document.getElementById("hits");
   const results = document.getElementById("results");
   let index = null, isAsked = false, timer = 0;
@@ -43,8 +43,10 @@
     const hits = [];
     index.keys.forEach((key, at) => {
       const order = rank(key, words);
-      const versions = order < 0 ? [] : index.p[at][1].filter(([each]) => each.startsWith(version));
-      if (versions.length) hits.push({ order, key, name: index.p[at][0], versions });
+      if (order < 0) return;
+      const [name, all] = index.p[at];
+      const versions = version ? all.filter(([each]) => each.startsWith(version)) : all;
+      if (versions.length) hits.push({ order, key, name, versions });
     });
     hits.sort((a, b) => a.order - b.order || a.key.length - b.key.length || (a.key < b.key ? -1 : 1));
     const stacks = version ? [] : index.stacks.filter((stack) => words.every((word) => stack.toLowerCase().includes(word)));
@@ -59,11 +61,17 @@
 
   const anchor = (at) => make("a", index.r[at], { href: UP + (index.a[at] || index.r[at] + ".html") });
 
-  function revisions(runs) { // "3-5,9" in base 36: the newest first
-    const all = runs.split(",").flatMap((run) => {
+  function numbers(runs) { // "3-5,9" in base 36, the last first
+    const all = [];
+    for (const run of runs.split(",")) {
       const [from, to] = run.split("-").map((digits) => parseInt(digits, 36));
-      return Array.from({ length: (to ?? from) - from + 1 }, (_, more) => from + more);
-    }).reverse();
+      for (let at = from; at <= (to ?? from); at++) all.push(at);
+    }
+    return all.reverse();
+  }
+
+  function revisions(runs) {
+    const all = numbers(runs);
     const cell = document.createElement("td"), rest = all.slice(LINKS);
     all.slice(0, LINKS).forEach((at) => cell.append(anchor(at), " "));
     if (rest.length) {

@@ -85,9 +85,8 @@ def put(directory: Path, made: Made, files: Collection[str], changed: Difference
     if not new and not changed.stale:
         return
     with disk.during(f"writing the catalogue in {directory}"), _stage(directory) as stage:
-        with atomic.together():
-            for number, data in enumerate(new.values()):
-                atomic.write_bytes(stage / str(number), data, top=directory)
+        for number, data in enumerate(new.values()):  # not flushed: a page that a crash cut short is made again
+            atomic.write_bytes(stage / str(number), data, top=directory, synced=False)
         for parent in sorted({str(Path(path).parent) for path in new}):
             within.make(directory, directory / parent)
         kept.write_made(directory, replace(made, files=tuple({*made.files, *files})))
@@ -96,6 +95,14 @@ def put(directory: Path, made: Made, files: Collection[str], changed: Difference
             within.rename(directory, stage / str(number), directory / path)
         _remove(directory, changed.stale)
         kept.write_made(directory, replace(made, files=tuple(files)))
+
+
+def size_of(path: Path) -> int | None:
+    """The bytes of a file; None without one."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return None
 
 
 def _differs(directory: Path, path: str, data: bytes) -> bool:
