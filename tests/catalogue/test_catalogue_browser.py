@@ -92,7 +92,7 @@ def test_the_search_finds_parts_of_names_and_versions(site: Path, page: Browser)
     assert look_for(page, "numpy")[0][0] == "numpy"
     assert page.until("return document.querySelector('#results details')")
     page.click("#results summary", "more")
-    assert page.until("return document.querySelectorAll('#results details a').length") == 5
+    assert page.until("return document.querySelectorAll('#results details a').length") == 4
     assert page.script("return getComputedStyle(document.querySelector('.cards')).display !== 'none' && "
                        "document.querySelector('.cards').getClientRects().length") == 0  # fmt: skip
     look_for(page, "torch 2.5")

@@ -19,7 +19,7 @@ from spdx_tools.spdx.parser.jsonlikedict.json_like_dict_parser import JsonLikeDi
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 from stackyard.deploy.described.bill import Bill, bill_of
-from stackyard.deploy.described.cite import bibtex, cff
+from stackyard.deploy.described.cite import bibtex, cff, citation_of
 from stackyard.deploy.described.formats import FORMATS
 from stackyard.deploy.described.notebook import Revision, Revisions
 from stackyard.deploy.published.describe import revision_json
@@ -212,13 +212,13 @@ def test_the_python_of_a_host_is_a_component(tmp_path: Path) -> None:
 def test_it_is_cited_with_the_hash_of_its_lock(made: Callable[[Path], BuildRecord], tmp_path: Path) -> None:
     bill = bill_of(replace(made(tmp_path), summary='{50 %} of\x1b "it"\nand more: yes'))
     exact = bill.lock_sha256 or bill.record.input_hash
-    value = YAML(typ="safe").load(cff(bill, 'Site: "A" & Sons', "https://example.org/{a}"))
+    value = YAML(typ="safe").load(cff(citation_of(bill.record), 'Site: "A" & Sons', "https://example.org/{a}"))
     assert (value["cff-version"], value["type"], value["authors"]) == (
         "1.2.0", "software", [{"name": 'Site: "A" & Sons'}],
     )  # fmt: skip
     assert exact in [entry["value"] for entry in value["identifiers"]]
     assert value["abstract"] == '{50 %} of "it" and more: yes' and str(value["date-released"]) == "2026-03-01"
-    entry = bibtex(bill, "A & {Sons}_50%", "https://example.org/{a}")
+    entry = bibtex(citation_of(bill.record), "A & {Sons}_50%", "https://example.org/{a}")
     assert entry.startswith(f"@misc{{{bill.record.module},") and exact in entry
     assert r"{A \& \{Sons\}\_50\%}" in entry and "https://example.org/%7Ba%7D" in entry
     plain = re.sub(r"\\[{}]", "", entry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from stackyard.catalogue.model import Catalogue, Facts, Package, Revision, Stack
 from stackyard.core import toml
 from stackyard.core.errors import StackyardError
+from stackyard.deploy.described.cite import citation_of
 from stackyard.deploy.described.packages import packages_of
 from stackyard.expose.commands import example
 from stackyard.expose.root import users_path
@@ -109,7 +109,7 @@ def _read(record: BuildRecord, paths: RevisionPaths, stamp: str, shared: dict[Pa
         python=str(record.interpreter.get("version", "")), axes=dict(record.axes), asked=_asked(paths.lock),
         size=catalogue.size(record), checks=checks, checked=report.created if report else "",
         verdict=report.state if report else "", command=example(record), base=record.base_id,
-        lock_sha256=_digest(paths.lock), input_hash=record.input_hash,
+        identities=citation_of(record).identities,
         packages=tuple(shared.setdefault(package, package) for package in packages),
     )  # fmt: skip
 
@@ -127,11 +127,6 @@ def _counts(report: Report) -> dict[str, tuple[int, ...]]:
     for check in report.checks:
         counts.setdefault(check.kind, Counter())[check.status] += 1
     return {kind: tuple(count[status] for status in STATUSES) for kind, count in counts.items()}
-
-
-def _digest(lock: Path) -> str:
-    raw = disk.content(lock)
-    return hashlib.sha256(raw).hexdigest() if raw else ""
 
 
 def _asked(lock: Path) -> tuple[str, ...]:

@@ -63,7 +63,8 @@ def _body(catalogue: Catalogue, stack: Stack, revision: Revision, facts: Facts) 
     rows = [[escaped(word) for word in (p.name, p.version, p.build, p.kind, p.licence)]
             for p in sorted(facts.packages, key=lambda p: canonical(p.name))]  # fmt: skip
     yield "## Packages\n\n" + _table(("Package", "Version", "Build", "From", "Licence"), rows)
-    yield f"## Cite\n\n{_fenced(texts.cite(revision, facts, catalogue))}"
+    page = addresses.of_revision(revision.module)
+    yield f"## Cite\n\n{_fenced(texts.cite(revision, facts, catalogue, page))}"
 
 
 def _page(title: str, parts: Iterable[str]) -> bytes:

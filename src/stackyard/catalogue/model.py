@@ -39,7 +39,7 @@ class Facts:
         checked: when it was verified last; empty: never. `verdict`: the result.
         command: a command of the stack, for examples.
         base: the revision that it extends.
-        lock_sha256: of its lock, by which it is cited.
+        identities: the hashes by which it is cited.
     """
 
     stamp: str
@@ -54,8 +54,7 @@ class Facts:
     verdict: str = ""
     command: str = "python"
     base: str = ""
-    lock_sha256: str = ""
-    input_hash: str = ""
+    identities: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[Package, ...] = ()
 
     @cached_property

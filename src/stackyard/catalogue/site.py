@@ -170,13 +170,13 @@ def _body(catalogue: Catalogue, stack: Stack, revision: Revision, facts: Facts, 
     commands = join(*(join(tag("h3", title), _command(line)) for title, line in texts.how_to(revision, facts)))
     facts_list = tag("dl", *(join(tag("dt", name), tag("dd", _web(text) if name == "Home page" else text))
                              for name, text in texts.details(revision, facts)))  # fmt: skip
-    cite = join(tag("pre", tag("code", texts.cite(revision, facts, catalogue)), tabindex="0", class_="wrap"))
+    cite = tag("pre", tag("code", texts.cite(revision, facts, catalogue, at)), tabindex="0", class_="copy")
     return join(
         tag("div", section("Use", commands),
             tag("div", section("Facts", facts_list), section("Checks", _checks(facts)), class_="stacked"),
             class_="columns"),
         tag("div", _packages(facts), _changed(stack, revision, facts, at), class_="columns"),
-        section("Cite", tag("p", "The hash fixes every package; the same lock gives the same stack."), cite),
+        section("Cite", tag("p", "The hash of the lock fixes every package."), cite),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackyard.catalogue.model import Catalogue, Facts, Revision
+from stackyard.deploy.described.cite import Citation, bibtex
 from stackyard.lock.explain.diff import Diff
 
 KINDS = {
@@ -36,15 +37,18 @@ def how_to(revision: Revision, facts: Facts) -> list[tuple[str, str]]:
             ("Submit as a job on two nodes", f"stackyard submit -N 2 -t 1:00 --with {module} train.py"),
             ("Add packages of your own", f"stackyard extend --base {module} --name mine --pip PACKAGE"),
         ]
-    return lines
+    return [
+        *lines,
+        ("Print how to cite it (BibTeX, CITATION.cff)", f"stackyard show {module} --cite"),
+        ("Print its bill of materials (SBOM)", f"stackyard sbom {module}"),
+    ]
 
 
-def cite(revision: Revision, facts: Facts, catalogue: Catalogue) -> str:
-    """The sentence by which a revision is cited: its name, place and day, and the hash that fixes its packages."""
-    place = f", {catalogue.name}" if catalogue.name else ""
-    exact = f"lock sha256:{facts.lock_sha256}" if facts.lock_sha256 else f"inputs sha256:{facts.input_hash}"
-    about = f": {facts.summary.rstrip('.')}" if facts.summary else ""
-    return f"{revision.module}{about}. Software stack{place}, built {revision.day}, {exact}."
+def cite(revision: Revision, facts: Facts, catalogue: Catalogue, page: str) -> str:
+    """The entry of BibTeX by which a revision is cited; `page`: its address below that of the catalogue."""
+    entry = revision.entry
+    cited = Citation(entry.module, entry.stack, entry.version, entry.created, facts.summary, facts.identities)
+    return bibtex(cited, catalogue.name, f"{catalogue.url.rstrip('/')}/{page}" if catalogue.url else entry.url).rstrip()
 
 
 def notes(revision: Revision) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from stackyard.deploy.deploy import lock_all as lock_all
     from stackyard.deploy.described.cite import bibtex as bibtex
     from stackyard.deploy.described.cite import cff as cff
+    from stackyard.deploy.described.cite import citation_of as citation_of
     from stackyard.deploy.described.formats import FORMATS as BILL_FORMATS
     from stackyard.deploy.described.formats import bill_of as bill_of
     from stackyard.deploy.described.notebook import Revision as Revision

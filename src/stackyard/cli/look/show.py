@@ -84,10 +84,10 @@ def _show(value: dict[str, Any], record: BuildRecord) -> None:
 
 
 def _show_citation(record: BuildRecord, site: str, url: str, as_json: bool) -> None:
-    from stackyard.deploy.api import bibtex, bill_of, cff
+    from stackyard.deploy.api import bibtex, cff, citation_of
 
-    bill = bill_of(record)
-    texts = {"bibtex": bibtex(bill, site, url), "cff": cff(bill, site, url)}
+    cited = citation_of(record)
+    texts = {"bibtex": bibtex(cited, site, url), "cff": cff(cited, site, url)}
     if as_json:
         show_json(texts)
     else:

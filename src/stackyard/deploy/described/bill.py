@@ -78,7 +78,7 @@ class Bill:
 
 def bill_of(record: BuildRecord) -> Bill:
     """The bill of materials of a revision of any kind; what cannot be read is a note in it."""
-    locked, digest, packages = locked_of(record), _lock_hash(record), packages_of(record)
+    locked, digest, packages = locked_of(record), lock_hash(record), packages_of(record)
     components = (*_interpreter(record, packages), *_components(packages, locked))
     facts = {
         "module": record.module, "platform": record.platform, "variant": record.variant, "created": record.created,
@@ -92,7 +92,7 @@ def bill_of(record: BuildRecord) -> Bill:
     )  # fmt: skip
 
 
-def _lock_hash(record: BuildRecord) -> str:
+def lock_hash(record: BuildRecord) -> str:
     """The sha256 of the lock that a revision keeps; empty: it cannot be read."""
     try:
         return hashlib.sha256(at.read_regular(RevisionPaths.of(record.path).lock)).hexdigest()
