@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,26 @@ def test_a_failure_without_a_rule_is_told_in_the_words_of_the_log(tmp_path: Path
     assert found(written(tmp_path, f"step 1\n{last}")).cause == "the program reports an error: matrix is singular"
     assert not found(written(tmp_path, f"step 1\n{last}step 2\nstep 3\n")).failed
     assert not found(written(tmp_path, f"step 1\n{last}Job finished successfully\n")).failed
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        lambda line: json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2024-01-01T00:00:01Z"}) + "\n",
+        lambda line: f"2024-01-01T00:00:01.{len(line):09}Z stderr F {line}\n",
+        lambda line: f"{line}\r\n",
+    ],
+)
+def test_a_traceback_in_records_of_other_programs(record: Callable[[str], str], tmp_path: Path) -> None:
+    """Docker's, Kubernetes', with the line ends of Windows; and in one record of a structured logger."""
+    stack = STACKS["AssertionError (assert count > 0) at u/data.py:42 in __init__"]
+    lines = "".join(map(record, ["step 1 loss 2", *stack.splitlines()]))
+    told = "the program raised AssertionError (assert count > 0) at u/data.py:42 in __init__"
+    assert found(written(tmp_path, lines)).cause == told
+    whole = {"levelname": "ERROR", "message": "failed", "exc_info": stack}
+    assert found(written(tmp_path, f'{{"level": "info", "message": "start"}}\n{json.dumps(whole)}\n')).cause == told
+    for text in ('{"a": 1}', '{"log": 3}', '{"message"}', '{"level": 3, "message": "no error"}', '{"log": ""}', "{}"):
+        assert not found(written(tmp_path, f"{text}\n")).failed
 
 
 @pytest.mark.parametrize(

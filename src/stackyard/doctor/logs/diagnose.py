@@ -36,6 +36,7 @@ from stackyard.launch.api.causes import (
     site_rules,
     traceback_place,
     traceback_told,
+    unpacked,
     without_lines,
 )  # fmt: skip
 
@@ -160,13 +161,13 @@ class _Reader:
                 rows = rows[-1:]
             for row in rows:
                 number += 1
-                text = _text(row)
-                former = line = parse(0 if source.skipped else number, text, former)
-                rank = line.rank if line.rank in scans or len(scans) < MOST_RANKS else ""
-                if rank not in scans:
-                    scans[rank] = Scan(self._matched, self._orders, compares_all=self._compares_all)
-                scans[rank].feed(line)
-                source.first_rank = source.first_rank or first_observed(text)
+                for text in unpacked(_text(row)):
+                    former = line = parse(0 if source.skipped else number, text, former)
+                    rank = line.rank if line.rank in scans or len(scans) < MOST_RANKS else ""
+                    if rank not in scans:
+                        scans[rank] = Scan(self._matched, self._orders, compares_all=self._compares_all)
+                    scans[rank].feed(line)
+                    source.first_rank = source.first_rank or first_observed(text)
         for scan in scans.values():
             scan.end()
         return [_Stream(source, rank or source.rank, scan) for rank, scan in scans.items()]

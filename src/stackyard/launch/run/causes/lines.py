@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from stackyard.launch.run.causes.tracebacks import is_frame
@@ -283,7 +283,9 @@ class Scan(Generic[T]):
 
     def _goes_on(self, line: Line) -> bool:
         """Whether a line belongs to the open traceback."""
-        text = line.text[len(self._margin) :] if _shape(line.text[: len(self._margin)]) == self._margin else line.text
+        if self._margin and _shape(line.text[: len(self._margin)]) == self._margin:
+            line = replace(line, text=line.text[len(self._margin) :])
+        text = line.text
         is_link, is_blank = text.startswith(_LINK), not text.strip()
         if self._raised is not None and not is_link:
             if _CARRIES.search(self._raised.text) and is_frame(text):
