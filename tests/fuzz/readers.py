@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -524,6 +525,41 @@ def _collectives(path: Path) -> None:
 POINT = "points/n0001-native-a01-r01.json"
 
 
+CATALOGUE = json.dumps({
+    "format": 1, "keys": {"s/1-1.html": ["ab", 9]}, "packages": [["numpy", "2.1", "h0", "conda", "BSD-3-Clause"]],
+    "facts": {"s/1-1": {
+        "stamp": "1-2-3 -", "summary": "x", "platform": "linux-64", "python": "3.12", "axes": {"cuda": "12"},
+        "asked": ["numpy"], "bytes": 10**10, "files": 9, "entries": 9, "checks": {"import": [61, 0, 0, 1]},
+        "checked": "2026-11-28T00:00:00+00:00", "verdict": "passed", "command": "python", "base": "",
+        "identities": {"lock sha256": "ab"}, "packages": [0],
+    }},
+}).encode()  # fmt: skip
+
+
+def _catalogue(name: str) -> Read:
+    """A reader of a file that a catalogue keeps; what it says of a revision is in each format."""
+
+    def read(path: Path) -> None:
+        from stackyard.catalogue import kept
+        from stackyard.catalogue.forms import FORMS, files
+        from stackyard.catalogue.model import Catalogue, Revision, Stack
+        from stackyard.core.errors import StackyardError
+        from stackyard.yard.revision.manifest import Entry
+
+        directory = path.with_name("catalogue")
+        (directory / kept.OWN).mkdir(parents=True, exist_ok=True)
+        (directory / kept.OWN / name).write_bytes(path.read_bytes())
+        with suppress(StackyardError):
+            kept.look(directory, "/sw/yard", "site")
+        for module, facts in kept.read(directory).facts.items():
+            entry = Entry("s", "1", "", 1, module, "/sw/yard/stacks/s/1-1", "2026-01-01T00:00:00+00:00")
+            stack = Stack("s", (Revision(entry, facts),))
+            for form in FORMS:
+                files(Catalogue("n", "", "/m", "", 1, entry.created, "/sw/yard", (stack,)), form, lambda *_: False)
+
+    return read
+
+
 def _in_study(place: str) -> Read:
     """A reader of one file of a study."""
 
@@ -609,6 +645,8 @@ READERS = {
     "run status": Reader(
         "status.json", [RUN.joinpath("status.json").read_bytes()], commands("runs show {}/..", "runs show --json {}/..")
     ),
+    "files of a catalogue": Reader("x.json", _files("formats/catalogue-*.json", where=DATA), _catalogue("made.json")),
+    "cache of a catalogue": Reader("x.json", [CATALOGUE], _catalogue("read.json")),
     "study": Reader("study.json", _files("formats/study-*/study.json", where=DATA), _in_study("study.json")),
     "study.yaml": Reader("study.yaml", _files("formats/study-*/study.yaml", where=DATA), _in_study("study.yaml")),
     "job of a study": Reader(

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from stackyard.catalogue import kept
 from stackyard.core.change import Append, EnvironmentChange, Join, OnUnload, Prompt, SaveValue, Set, SetRestorable
 from stackyard.core.errors import StackyardError
 from stackyard.deploy.licences import LEDGER, MARK, Acceptance
@@ -60,6 +61,7 @@ JSON: dict[str, tuple[Kind[Any], Callable[[Path], Any]]] = {
     "signatures": (signatures.KIND, lambda path: formats.load(path, signatures.KIND)),
     "licences": (LEDGER, lambda path: formats.load(path, LEDGER)),
     "bases-in-use": (basesinuse.KIND, lambda path: formats.load(path, basesinuse.KIND)),
+    "catalogue": (kept.MADE, lambda path: formats.load(path, kept.MADE)),
     "registered": (childnotes.MEMORY, lambda path: formats.load(path, childnotes.MEMORY)),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 from pathlib import Path
 
-from stackyard.catalogue.model import Catalogue, Facts, Package, Revision, Stack
+from stackyard.catalogue.model import STATUSES, Catalogue, Facts, Package, Revision, Stack
 from stackyard.core import toml
 from stackyard.core.errors import StackyardError
 from stackyard.deploy.described.cite import citation_of
@@ -24,8 +24,6 @@ from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 
-STATUSES = ("passed", "failed", "skipped", "warned")
-"""The order of the numbers in `Facts.checks`."""
 _NO_FACTS = ("removed", "missing")
 Tell = Callable[[str], None]
 
@@ -103,11 +101,12 @@ def _stamp(paths: RevisionPaths) -> str:
 def _read(record: BuildRecord, paths: RevisionPaths, stamp: str, shared: dict[Package, Package], tell: Tell) -> Facts:
     packages = (Package(p.name, p.version, p.build, p.kind, p.licence) for p in packages_of(record))
     report = _report(paths, record.module, tell)
-    checks = _counts(report) if report else {}
+    checks, size = _counts(report) if report else {}, catalogue.size(record)
     return Facts(
         stamp=stamp, summary=record.summary, platform=record.platform,
         python=str(record.interpreter.get("version", "")), axes=dict(record.axes), asked=_asked(paths.lock),
-        size=catalogue.size(record), checks=checks, checked=report.created if report else "",
+        bytes=size["bytes"], files=size["files"], entries=size["entries"],
+        checks=checks, checked=report.created if report else "",
         verdict=report.state if report else "", command=example(record), base=record.base_id,
         identities=citation_of(record).identities,
         packages=tuple(shared.setdefault(package, package) for package in packages),

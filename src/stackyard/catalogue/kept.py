@@ -13,7 +13,7 @@ from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
-from stackyard.catalogue.model import Catalogue, Facts, Package
+from stackyard.catalogue.model import STATUSES, Catalogue, Facts, Package
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
@@ -41,7 +41,9 @@ def _made(value: dict[str, Any]) -> Made:
     return made
 
 
-MADE = formats.Kind(1, _made, hint=lambda path: f"write it into an empty directory instead of {path.parents[1]}")
+MADE = formats.Kind(
+    1, _made, checked_since=1, hint=lambda path: f"write it into an empty directory instead of {path.parents[1]}"
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def begin(directory: Path, made: Made) -> None:
 def write_made(directory: Path, made: Made) -> None:
     """Note the files of the catalogue."""
     value = {"format": MADE.version, **asdict(made), "files": sorted(made.files)}
-    atomic.write_json(directory / OWN / "made.json", value, top=directory)
+    atomic.write_json(directory / OWN / "made.json", value, checked=True, top=directory)
 
 
 def read(directory: Path) -> Read:
@@ -111,6 +113,8 @@ def _facts(value: dict[str, Any], pool: list[Package]) -> Facts:
     plain = {**value, "packages": (), "checks": {}}
     facts = members.make(Facts, plain)
     checks = {str(kind): tuple(map(int, counts)) for kind, counts in value["checks"].items()}
+    if any(len(counts) != len(STATUSES) for counts in checks.values()):
+        raise ValueError("not the numbers of all kinds of results")
     return Facts(**{**_values(facts), "checks": checks, "packages": tuple(pool[n] for n in value["packages"])})
 
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from stackyard.catalogue import addresses, texts
-from stackyard.catalogue.gather import STATUSES
-from stackyard.catalogue.model import Catalogue, Facts, Revision, Stack, changes
+from stackyard.catalogue.model import STATUSES, Catalogue, Facts, Revision, Stack, changes
 from stackyard.core.names import canonical
 
 _SUFFIX = ".md"

@@ -13,6 +13,8 @@ from stackyard.lock.explain.diff import Diff, compare
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import PackageRecord
 
+STATUSES = ("passed", "failed", "skipped", "warned")
+"""The order of the numbers in `Facts.checks`."""
 MAIN = 12
 """Packages that stand for a revision whose lock does not tell which ones were asked for."""
 
@@ -34,7 +36,7 @@ class Facts:
     Attributes:
         stamp: changes with those files: the facts are read again only then.
         asked: the names of the packages that its file asks for, as written there.
-        size: `yard.catalogue.size`: form, bytes, files, entries.
+        bytes, files: on disk; `entries`: inside, of an image.
         checks: for each kind of check how many passed, failed, were skipped and warned.
         checked: when it was verified last; empty: never. `verdict`: the result.
         command: a command of the stack, for examples.
@@ -48,7 +50,9 @@ class Facts:
     python: str = ""
     axes: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
-    size: Mapping[str, Any] = field(default_factory=dict)
+    bytes: int = 0
+    files: int = 0
+    entries: int = 0
     checks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     checked: str = ""
     verdict: str = ""

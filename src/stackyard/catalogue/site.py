@@ -151,7 +151,7 @@ def _version_row(revision: Revision, at: str) -> Sequence[str]:
     facts = revision.facts or Facts("")
     return (
         join(link(revision.label, addresses.of_revision(revision.module), at), _badge(revision)), revision.day,
-        facts.python, facts.platform, texts.bytes_of(facts.size.get("bytes", 0)), revision.state,
+        facts.python, facts.platform, texts.bytes_of(facts.bytes), revision.state,
     )  # fmt: skip
 
 

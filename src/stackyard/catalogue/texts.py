@@ -75,15 +75,15 @@ def notes(revision: Revision) -> Iterator[tuple[str, str]]:
 
 def details(revision: Revision, facts: Facts) -> list[tuple[str, str]]:
     """What a revision is, by name."""
-    size, axes = facts.size, ", ".join(f"{name} {value}" for name, value in facts.axes.items() if value)
-    inside = f" with {size['entries']:,} files inside" if size.get("form", "prefix") != "prefix" else ""
+    axes = ", ".join(f"{name} {value}" for name, value in facts.axes.items() if value)
+    inside = f" with {facts.entries:,} files inside" if facts.entries != facts.files else ""
     rows = [
         ("Other names", " ".join(f"{revision.entry.stack}/{alias}" for alias in revision.entry.aliases)),
         ("Built", revision.day),
         ("Python", facts.python),
         ("Variant", axes or revision.entry.variant),
         ("Platform", facts.platform),
-        ("Size", f"{bytes_of(size.get('bytes', 0))} in {size.get('files', 0):,} files{inside}" if size else ""),
+        ("Size", f"{bytes_of(facts.bytes)} in {facts.files:,} files{inside}" if facts.files else ""),
         ("Extends", facts.base),
         ("Category", revision.entry.category),
         ("Home page", revision.entry.url),

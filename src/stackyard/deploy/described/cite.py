@@ -64,7 +64,7 @@ def bibtex(cited: Citation, site: str = "", url: str = "") -> str:
     fields = {
         "title": f"{{{_escaped(cited.title)}}}",
         "author": f"{{{_escaped(site)}}}" if site else "", "version": _escaped(cited.full_version),
-        "year": cited.created[:4], "month": str(int(cited.created[5:7])), "howpublished": "Software stack",
+        "year": cited.created[:4], "month": cited.created[5:7].lstrip("0"), "howpublished": "Software stack",
         "note": _escaped("; ".join(f"{name} {text}" for name, text in cited.identities.items())),
         "url": url.replace("{", "%7B").replace("}", "%7D"),
     }  # fmt: skip
