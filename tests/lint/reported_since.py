@@ -63,6 +63,23 @@ SINCE: dict[str, tuple[str, str, str, str]] = {
         "#!/bin/bash\n#$ -S /bin/bash\n#$ -cwd\n#$ -l h_rt=1:00:00\n#$ -o $OUT/log\n./work\n",
         "$OUT/log", "$HOME/log", "",
     ),
+    "not-exported": (
+        _ONE + "#SBATCH -c 8\nOMP_NUM_THREADS=8\nsrun -c 8 ./a.out\n", "OMP_NUM", "export OMP_NUM", "",
+    ),
+    "name-never-set 2": (
+        _ONE + "export PYTHONPATH=/opt/lib:$PATHONPATH\n./work\n", "$PATHONPATH", "$PYTHONPATH", "",
+    ),
+    "horovodrun-hosts": (
+        _HEAD + "#SBATCH --ntasks=2\n#SBATCH --gres=gpu:2\nhorovodrun -np 2 -H localhost ./train\n",
+        "localhost", "localhost:2", "",
+    ),
+    "pbs-words 3": (_PBS + "#PBS -n name\ncd $PBS_O_WORKDIR\n./work\n", "-n name", "-N name", ""),
+    "time-format": ("#!/bin/bash\n#SBATCH -t 00:00:00\n#SBATCH --ntasks=1\n./work\n", "00:00:00", "00:10:00", ""),
+    "srun-without-program 2": (_ONE + "srun /opt/qe/bin -input scf.in\n", "/opt/qe/bin", "/opt/qe/bin/pw.x", ""),
+    "options-behind-script 3": (
+        "#!/bin/bash\nsbatch --time=10 --export=ALL,A=1 --bin_dir=/y job.sh\n", " --bin_dir", ",bin_dir", "",
+    ),
+    "bash-in-sh 3": (_ONE + "sh p.py a b\n", "sh p.py", "bash p.py", "#!/bin/bash\nlist=(1 2)\n"),
     "path-replaced 2": (
         _ONE + "module load cuda\nexport LD_LIBRARY_PATH=/opt/lib\n./a.out\n",
         "/opt/lib", "/opt/lib:$LD_LIBRARY_PATH", "",

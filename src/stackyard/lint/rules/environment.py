@@ -174,3 +174,33 @@ def preload_comma(case: Case) -> Iterator[Hit]:
         match = pattern.search(row) if not row.lstrip().startswith("#") else None
         if match and "," in match[1] and "--export" not in row[: match.start()]:
             yield Hit(line, f"LD_PRELOAD={match[1]} is separated by commas", match.group().replace(",", ":"))
+
+
+_OF_PROGRAMS = re.compile(
+    r"OMP_(?:NUM_THREADS|PLACES|PROC_BIND|STACKSIZE|SCHEDULE|DYNAMIC)|(?:MKL|OPENBLAS|NUMEXPR|NUMBA|JULIA)_NUM_THREADS"
+    r"|(?:KMP|GOMP|NCCL|RCCL|UCX|I_MPI|OMPI_MCA|MPICH|PSM2|XLA|MIOPEN|GLOO|NXF|SRUN|(?:SINGULARITY|APPTAINER)(?:ENV)?)_"
+    r"(?!DIR|PATH|ROOT|HOME|IMAGE|CONTAINER|ARGS|OPT)[A-Z0-9_]+|(?:ROCR|HIP|CUDA)_VISIBLE_DEVICES|CUDA_LAUNCH_BLOCKING"
+    r"|PYTHONUNBUFFERED|TORCH_DISTRIBUTED_DEBUG|WANDB_MODE|TOKENIZERS_PARALLELISM"
+)
+"""Variables that programs read."""
+
+
+@rule(
+    "not-exported",
+    why="A variable of the shell that is not exported does not reach the programs that read it",
+    example="#SBATCH --cpus-per-task=8\nOMP_NUM_THREADS=8\nsrun -c 8 ./a.out",
+    instead="#SBATCH --cpus-per-task=8\nexport OMP_NUM_THREADS=8\nsrun -c 8 ./a.out",
+)
+def not_exported(case: Case) -> Iterator[Hit]:
+    """A variable of OpenMP, NCCL, MPI or a framework that is set, neither exported nor used."""
+    code = case.script.code
+    if not case.script.is_batch or re.search(
+        r"(?m)^[ \t]*set\s+(?:-\w*a|-o allexport)|^#!.*[ -]\w*csh|declare -x", code
+    ):
+        return
+    for command in case.script.commands:
+        for each in command.command.assignments if not command.command.words else ():
+            name = each.name
+            told = re.search(rf"(?:\bexport\b|-x |env|--export\S*)[^\n]*\b{name}\b|\$\{{?{name}\b", case.script.text)
+            if _OF_PROGRAMS.fullmatch(name) and not told:
+                yield Hit(command.line, f"{name} is not exported: programs do not get it", f"export {name}={each.raw}")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+from stackyard.core.hints import nearest
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import open_quote, shown
@@ -245,7 +246,7 @@ def name_never_set(case: Case) -> Iterator[Hit]:
         return
     known = {name for command in script.commands for name, _ in command.sets}
     known |= {each.name for command in script.commands for each in command.command.assignments}
-    known |= {name for match in _READERS.finditer(code) for name in re.findall(r"\w+", match[0])}
+    known |= {name for match in _READERS.finditer(code) for name in re.findall(r"(?<![\w${])\w+", match[0])}
     strict = re.search(r"(?m)^[ \t]*set\s+(?:-\w*u|-o\s+nounset)", code)
     alike = {name.lower(): name for name in sorted(known)}
     for command in script.commands:
@@ -254,7 +255,12 @@ def name_never_set(case: Case) -> Iterator[Hit]:
             if name in known or _OF_OTHERS.fullmatch(name):
                 continue
             known.add(name)
-            like = alike.get(name.lower(), "")
+            close = [
+                each
+                for each in nearest(name, known - {name}, cutoff=0.87 if len(name) > 8 else 0.9)
+                if not re.search(r"\d", each + name)
+            ]
+            like = alike.get(name.lower(), close[0] if close else "")
             if len(like) > 3 and re.search(rf"\b{like}=", code):
                 yield Hit(command.line, f"{name} is never set, and {like} is", f"${like}")
             elif strict and name.islower() and "module" not in code:

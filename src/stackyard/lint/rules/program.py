@@ -31,21 +31,15 @@ def isolated_gpu_by_local_rank(case: Case) -> Iterator[Hit]:
         )
         source = case.source(target)
         if source and source.device_line:
-            yield Hit(
-                launch.line,
-                f"each task sees one GPU, but {source.file}:{source.device_line} selects one by local rank",
-                "srun --gpus-per-node=N --gpu-bind=none ...",
-            )
+            yield Hit(launch.line,
+                      f"each task sees one GPU, but {source.file}:{source.device_line} selects one by local rank",
+                      "srun --gpus-per-node=N --gpu-bind=none ...")  # fmt: skip
         elif source and source.imports & {"lightning", "pytorch_lightning"} and (source.devices or 1) > 1:
             text = f"each task sees one GPU, and {source.file} looks for {source.devices}"
             yield Hit(launch.line, text, "srun --gpus-per-node=N --gpu-bind=none ...")
         elif source is None and per_node and (case.python(target) or _BY_RANK.search(case.script.text)):
-            yield Hit(
-                launch.line,
-                "each task sees one GPU: cuda:<local rank> is an invalid device",
-                "srun --gpus-per-node=N --gpu-bind=none ...",
-                "note",
-            )
+            yield Hit(launch.line, "each task sees one GPU: cuda:<local rank> is an invalid device",
+                      "srun --gpus-per-node=N --gpu-bind=none ...", "note")  # fmt: skip
 
 
 _BY_RANK = re.compile(r"set_device|LOCAL_?RANK|LOCALID|--(?:distributed|ddp)\b|--device[= ]cuda|horovod|nccl", re.I)

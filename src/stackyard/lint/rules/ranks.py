@@ -47,11 +47,8 @@ def rank_in_batch_body(case: Case) -> Iterator[Hit]:
             match = _PER_TASK.search(text)
             if match and _IDENTITY.match(name) and OPEN in text and _matters(case, resolved, match[1]):
                 done.add(resolved.line)
-                yield Hit(
-                    resolved.line,
-                    f"{name} is set from ${match[1]} before any task runs",
-                    f"srun bash -c '{name}=${match[1]} exec ...'",
-                )
+                yield Hit(resolved.line, f"{name} is set from ${match[1]} before any task runs",
+                          f"srun bash -c '{name}=${match[1]} exec ...'")  # fmt: skip
     yield from _options(case, done)
 
 
@@ -89,11 +86,9 @@ def _options(case: Case, done: set[int]) -> Iterator[Hit]:
             and not outer.command.command.within("loop")
             and launch.get("rdzv_backend") in (None, "static")  # the rendezvous assigns the numbers
         ):
-            yield Hit(
-                launch.line,
-                f"${match[1]} is expanded in the batch script, before srun: every node gets the same value",
-                f"srun bash -c '... --node_rank=${match[1]} ...'   (single quotes)",
-            )
+            yield Hit(launch.line,
+                      f"${match[1]} is expanded in the batch script, before srun: every node gets the same value",
+                      f"srun bash -c '... --node_rank=${match[1]} ...'   (single quotes)")  # fmt: skip
 
 
 @rule(
@@ -117,12 +112,8 @@ def activate_per_rank(case: Case) -> Iterator[Hit]:
             continue
         many = (step.per_node is None or step.per_node > 1) and not _is_venv(argv)
         known = step.tasks is not None or step.per_node is not None
-        yield Hit(
-            inner.line,
-            f"every task runs {' '.join(argv[:3])}",
-            f"{' '.join(argv[:3])}   (before {outer.kind})",
-            None if many and known else "note",
-        )
+        yield Hit(inner.line, f"every task runs {' '.join(argv[:3])}",
+                  f"{' '.join(argv[:3])}   (before {outer.kind})", None if many and known else "note")  # fmt: skip
 
 
 def _activates(argv: Sequence[str]) -> bool:

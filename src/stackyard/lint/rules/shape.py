@@ -54,23 +54,16 @@ def more_tasks_than_job(case: Case) -> Iterator[Hit]:
             continue
         nodes, tasks = launch.count("nodes"), launch.count("ntasks")
         if nodes and case.nodes and nodes > case.nodes:
-            yield Hit(
-                launch.line,
-                f"srun requests {nodes} nodes in a job of {case.nodes}",
-                f"srun -N {case.nodes} ...",
-                "refused",
-            )
+            yield Hit(launch.line, f"srun requests {nodes} nodes in a job of {case.nodes}",
+                      f"srun -N {case.nodes} ...", "refused")  # fmt: skip
         elif tasks and request.all_tasks and not request.exclusive and "overcommit" not in request.values:
             have = request.all_tasks * (request.cpus_per_task or 1)
             need = tasks * (launch.count("cpus-per-task") or 1)
             roomy = request.values.keys() & {"cpus-per-gpu", "mincpus", "threads-per-core", "ntasks-per-core"}
             if need > have and tasks > request.all_tasks and not roomy:
-                yield Hit(
-                    launch.line,
-                    f"srun starts {tasks} tasks ({need} CPUs) in a job of {request.all_tasks} ({have} CPUs)",
-                    f"#SBATCH --ntasks={tasks}",
-                    "note" if _whole_nodes(case) else None,
-                )
+                yield Hit(launch.line,
+                          f"srun starts {tasks} tasks ({need} CPUs) in a job of {request.all_tasks} ({have} CPUs)",
+                          f"#SBATCH --ntasks={tasks}", "note" if _whole_nodes(case) else None)  # fmt: skip
 
 
 def _whole_nodes(case: Case) -> bool:
@@ -104,12 +97,8 @@ def more_ranks_than_slots(case: Case) -> Iterator[Hit]:
             continue
         mapping = launch.get("map-by") or ""
         sure = "openmpi" in case.script.code.lower() and "overs" not in mapping.lower()
-        yield Hit(
-            launch.line,
-            f"{launch.word} starts {ranks} ranks in a job of {tasks} tasks",
-            f"request {ranks} tasks, or start {tasks} ranks",
-            None if sure else "note",
-        )
+        yield Hit(launch.line, f"{launch.word} starts {ranks} ranks in a job of {tasks} tasks",
+                  f"request {ranks} tasks, or start {tasks} ranks", None if sure else "note")  # fmt: skip
 
 
 @rule(
@@ -214,12 +203,8 @@ def only_first_node(case: Case) -> Iterator[Hit]:
         sure = sure or bool(not source and (preset or re.search(r"--(?:world[-_]size|num[-_]nodes|nnodes)\b", options)))
         sure = sure and not re.search(r"host_?file|machine_?file", case.script.code, re.I)  # it may start the others
         start = {"slurm": "srun", "lsf": "jsrun", "flux": "flux run"}.get(case.script.scheduler, "mpiexec")
-        yield Hit(
-            resolved.line,
-            f"{program[0]} runs only on the first of {nodes} nodes",
-            f"{start} python {program[0]} ...",
-            None if sure else "note",
-        )
+        yield Hit(resolved.line, f"{program[0]} runs only on the first of {nodes} nodes",
+                  f"{start} python {program[0]} ...", None if sure else "note")  # fmt: skip
         return
 
 
@@ -256,6 +241,9 @@ def horovodrun_hosts(case: Case) -> Iterator[Hit]:
     nodes = case.script.request.nodes
     for launch in case.launches:
         is_given = launch.given("hosts", "hostfile", "host-discovery-script", "check-build")
+        one = re.search(r"-H (\w[\w.-]*)(?= |$)", " ".join(launch.words)) if launch.kind == "horovodrun" else None
+        if one and (launch.count("np") or 1) > 1:
+            yield Hit(launch.line, f"{one[1]} has one slot, and -np is {launch.count('np')}", f"-H {one[1]}:GPUS")
         if (
             launch.kind != "horovodrun"
             or is_given
@@ -265,11 +253,8 @@ def horovodrun_hosts(case: Case) -> Iterator[Hit]:
             or launch.via
         ):
             continue
-        yield Hit(
-            launch.line,
-            f"horovodrun without hosts uses only the first of {nodes} nodes",
-            "horovodrun -np N -H host1:G,host2:G ...",
-        )
+        yield Hit(launch.line, f"horovodrun without hosts uses only the first of {nodes} nodes",
+                  "horovodrun -np N -H host1:G,host2:G ...")  # fmt: skip
 
 
 @rule(
@@ -288,8 +273,5 @@ def launcher_in_launcher(case: Case) -> Iterator[Hit]:
             continue
         tasks = case.step(outer).tasks
         if tasks and tasks > 1:
-            yield Hit(
-                launch.line,
-                f"{outer.kind} starts {tasks} copies of {launch.word}",
-                f"{outer.kind} {' '.join(launch.program[:2])} ...",
-            )
+            yield Hit(launch.line, f"{outer.kind} starts {tasks} copies of {launch.word}",
+                      f"{outer.kind} {' '.join(launch.program[:2])} ...")  # fmt: skip

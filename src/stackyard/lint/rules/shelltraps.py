@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from stackyard.lint.options import read_options
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.shell.words import shown
-from stackyard.lint.tables import SBATCH
+from stackyard.lint.shell.words import is_known, shown
+from stackyard.lint.tables import PLUGIN_OPTIONS, SBATCH
 
 
 @rule(
@@ -95,7 +95,13 @@ _BASH = re.compile(r"^[ \t]*\w+\+?=\((?!\()|(?:^|[\s;!])\[\[\s|<<<|[\s=]<\(", re
     instead="#!/bin/bash\n#SBATCH --nodes=1\nfiles=(a b)",
 )
 def bash_in_sh(case: Case) -> Iterator[Hit]:
-    """Arrays, ``[[``, ``<<<`` or ``<( )`` in a script whose first line names sh."""
+    """Arrays, ``[[``, ``<<<`` or ``<( )`` in a script whose first line names sh, or that ``sh FILE`` runs."""
+    for command in case.script.commands:
+        text = case.text_of(command.argv[1]) or "" if command.argv[:1] == ("sh",) and command.argv[1:] else ""
+        if re.match(r"#!\s*\S*[/ ]bash", text) and _BASH.search(text):
+            yield Hit(
+                command.line, f"{shown(command.argv[1])} is written in bash, and sh runs it", f"bash {command.argv[1]}"
+            )
     first = case.script.text.partition("\n")[0].strip()
     if (
         not case.script.is_batch
@@ -187,6 +193,10 @@ def options_behind_script(case: Case) -> Iterator[Hit]:
         first, *rest = reading.rest or ("",)
         late = [word for word in rest if word[:2] == "--" and SBATCH.canonical(word[2:].partition("=")[0])]
         cut = " " not in (reading.get("wrap") or " ") and (first or any(not option.name for option in reading.options))
+        names = (option.written for option in reading.options if not option.name)
+        odd = next((name for name in names if len(name) > 1 and name not in PLUGIN_OPTIONS and is_known(name)), "")
+        if odd and not cut:
+            yield Hit(command.line, f"sbatch has no option --{odd}", "", "refused")
         if cut:
             yield Hit(command.line, "--wrap ends at the blank", "--wrap='...'", "refused")
         elif late and (re.search(r"\.(?:sh|slurm|sbatch|job|batch)$", first) or re.fullmatch(r"[NntcpAJ]\d+", first)):

@@ -57,9 +57,9 @@ _KNOWS_RANKS = re.compile(
 )
 _ALONE = re.compile(
     r"(?:.*/)?(?:cellranger|STAR|bwa|samtools|bcftools|bowtie2?|hisat2|t?blast[npx]|fastqc|salmon|kallisto|nextflow|snakemake"
-    r"|canu|spades\.py|Trinity|gatk|minimap2|matlab|jupyter|make)"
+    r"|canu|spades\.py|Trinity|gatk|minimap2|matlab|jupyter|make|orca|qp_run|abyss-pe|crest|xtb|g16|g09|pip|conda)"
 )
-"""Programs that never use MPI."""
+"""Programs that are no MPI programs, or that start mpirun themselves."""
 
 
 @rule(
@@ -86,9 +86,7 @@ def copies_of_one_program(case: Case) -> Iterator[Hit]:
     for launch in case.steps:
         tasks = case.step(launch).tasks or launch.count("np") or 1
         if tasks > 1 and launch.kind in ("srun", "mpirun") and _ALONE.fullmatch((*launch.program, "")[0]):
-            yield Hit(
-                launch.line, f"{tasks} copies of {launch.program[0]}, which knows nothing of MPI", launch.program[0]
-            )
+            yield Hit(launch.line, f"{tasks} copies of {launch.program[0]}: it is no MPI program", launch.program[0])
             return
         file = next((word for word in launch.program if word.endswith(".jl")), "")
         if launch.kind == "srun" and file and manager.search(case.text_of(file) or ""):

@@ -259,6 +259,8 @@ def time_format(case: Case) -> Iterator[Hit]:
     unfilled = re.search(r"hh|mm|\$", text.lower()) or (re.search(r"[A-Z]{3}", text) and kind != "slurm")
     if not text or is_template(text) or not re.search(r"\d", text) or unfilled:
         return
+    if kind == "slurm" and minutes(text.split()[0], kind) == 0:
+        yield Hit(case.script.request.line(name), f"{text} asks for no limit at all", "--time=H:MM:SS", "warning")
     if minutes(text.split()[0], kind) is None and not case.script.request.time_min:
         meant = _meant(text)
         clock = f"{meant // 60}:{meant % 60:02}"

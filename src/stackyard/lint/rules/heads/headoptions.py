@@ -142,6 +142,10 @@ def pbs_words(case: Case) -> Iterator[Hit]:
             yield Hit(
                 directive.line, f"{apart[0]!r}: a blank ends the list of resources", f"#PBS {rest.replace('= ', '=')}"
             )
+        elif re.match(r"-n\s+[A-Za-z]", rest):
+            yield Hit(
+                directive.line, "-n takes no value: the name of a job is -N", f"#PBS {rest.replace('-n', '-N', 1)}"
+            )
         elif first and (
             re.match(r"(?:walltime|mem|vmem|pmem|ncpus|nodes|select|place|ngpus)=", first[0])
             or rest.startswith("rundir")

@@ -96,6 +96,8 @@ def srun_without_program(case: Case) -> Iterator[Hit]:
     """An srun whose words are all options."""
     for launch in case.launches:
         known = all(map(is_known, launch.words)) and not launch.doubtful and not is_template(" ".join(launch.words))
+        if launch.kind == "srun" and re.search(r"./bin/?$", (*launch.program, "")[0]):
+            yield Hit(launch.line, f"{shown(launch.program[0])} is a directory, and no program", ".../bin/PROGRAM")
         if launch.kind == "srun" and known and not launch.program and not launch.given(*_ALONE):
             yield Hit(launch.line, "srun has no program to start", f"{' '.join(map(shown, launch.words))} ./program")
 
