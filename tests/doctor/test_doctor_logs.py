@@ -210,6 +210,10 @@ def test_a_traceback_in_records_of_other_programs(record: Callable[[str], str], 
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
+        (
+            "terminate called after throwing an instance of 'std::runtime_error'\n  what():  cannot open mesh\n",
+            "a C++ program ended with an exception: std::runtime_error: what():  cannot open mesh",
+        ),
         ("Fatal error:\nToo many warnings (1).\n", "the program reports: Too many warnings (1)."),
         (
             "[0] --> FOAM FATAL ERROR: \n[0] face 175 area does not match\n[0] \nFOAM parallel run exiting\n",

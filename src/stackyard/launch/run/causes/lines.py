@@ -66,7 +66,7 @@ PLAIN = 0.1
 _IGNORED = "Exception ignored in"
 """What Python prints before the traceback of an exception in a finaliser, which ends nothing."""
 _FATAL = "Fatal Python error"
-_OPEN = re.compile(r":\s*$|LINE: +\d+\s*$")
+_OPEN = re.compile(r":\s*$|LINE: +\d+\s*$|^terminate called after")
 """How a line ends whose message is in the next one."""
 _REPORTS = re.compile(r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed|FAILED|[Cc]annot|[Cc]ould not|[Uu]nable to)\b")
 """How a line reports an error of which nothing else is known."""
