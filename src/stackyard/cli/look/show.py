@@ -46,7 +46,7 @@ def command(context: Context, rev: str | None, parsed: Path | None, cite: bool, 
     if cite:
         _show_citation(record, context.site().name, entry.url, as_json)
         return
-    value = revision_json(yard, entry, record)
+    value = revision_json(yard, entry, record, licences=as_json)
     if as_json:
         show_json(value)
     else:

@@ -15,8 +15,12 @@ from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord, PackageRecord
 
 
-def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, Any]:
-    """The full description of a revision, as one JSON object."""
+def revision_json(yard: Yard, entry: Entry, record: BuildRecord, *, licences: bool = True) -> dict[str, Any]:
+    """The full description of a revision, as one JSON object.
+
+    Args:
+        licences: look for those of packages whose record has none, which may read a file of each.
+    """
     paths = RevisionPaths.of(entry.folder)
     holder = next((ancestor for ancestor in yard.lineage() if ancestor.stacks in paths.root.parents), yard)
     return {
@@ -38,7 +42,7 @@ def revision_json(yard: Yard, entry: Entry, record: BuildRecord) -> dict[str, An
         "limits": module_notes(record),
         "max_nodes": record.settings.get("max_nodes"),
         "environment": record.to_json()["activation"],
-        "packages": [_package_json(package) for package in packages_of(record)],
+        "packages": [_package_json(package) for package in (packages_of(record) if licences else record.packages)],
         "modulefile": _modulefiles(yard, record.module),
         "lock": str(paths.lock),
         "signatures": [
