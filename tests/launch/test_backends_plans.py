@@ -117,6 +117,7 @@ CHOICES = {
     "from jax import numpy\nfrom mpi4py import MPI\n": "jax",
     "from mpi4py import MPI\nimport torch\n": "mpi",
     "from torch import nn\n": "torchrun",
+    "from transformers import Trainer\n": "torchrun",
     "import torchvision_nothing, os\n": "any",
     "from . import torch\n": "any",
     "# import torch\nx = 'import torch'\n": "any",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stackyard.lint.options import Reading, read_options
+from stackyard.launch.request.options import Reading, read_options
 from stackyard.lint.shell.words import CLOSE, OPEN
 from stackyard.lint.tables import CONTAINER
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from stackyard.core import plugins
 from stackyard.inputs.sites.sitemodels import Site
-from stackyard.lint.options import Option, Table
+from stackyard.launch.request.options import Option, Table
 from stackyard.lint.tables import HEADS
 
 COUNTS = ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "gpus_per_node", "gpus_per_task")

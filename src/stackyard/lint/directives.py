@@ -14,8 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from stackyard.launch.request.options import Option, read_options
 from stackyard.lint.dialect import Dialect
-from stackyard.lint.options import Option, read_options
 from stackyard.lint.shell.words import PLACEHOLDER
 from stackyard.lint.tables import HEADS
 

@@ -11,53 +11,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stackyard.launch.request.options import Option, Reading, Table, mapped, read_options
+from stackyard.launch.request.starters import MODULES, PROGRAMS, TABLES
 from stackyard.lint.containers import container_options, container_verb, image_at
-from stackyard.lint.options import Option, Reading, Table, mapped, read_options
 from stackyard.lint.request import number
 from stackyard.lint.shell.beginnings import may_be_options, plain_variables
 from stackyard.lint.shell.command import Command
 from stackyard.lint.shell.commands import parse_shell
 from stackyard.lint.shell.scope import ResolvedCommand, Scope, Value
 from stackyard.lint.shell.words import command_name
-from stackyard.lint.tables import (
-    ACCELERATE,
-    APRUN,
-    DDLRUN,
-    DEEPSPEED,
-    FLUX,
-    HOROVODRUN,
-    IBRUN,
-    JSRUN,
-    MPIRUN,
-    SHIFTER,
-    SRUN,
-    TORCHRUN,
-)
+from stackyard.lint.tables import APRUN, DDLRUN, FLUX, IBRUN, JSRUN, SHIFTER, SRUN
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),
     "jsrun": ("jsrun", JSRUN),
     "ibrun": ("ibrun", IBRUN),
     "aprun": ("aprun", APRUN),
-    "torchrun": ("torchrun", TORCHRUN),
-    "deepspeed": ("deepspeed", DEEPSPEED),
-    "horovodrun": ("horovodrun", HOROVODRUN),
-    **dict.fromkeys(
-        (
-            *(
-                "mpirun",
-                "mpiexec",
-                "mpiexec.hydra",
-                "mpirun.actual",
-                "mpirun_rsh",
-                "orterun",
-                "prterun",
-                "mpiexec_mpt",
-            ),
-            *("mpiexec.slurm", "mpirun.lsf", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich"),
-        ),
-        ("mpirun", MPIRUN),
-    ),
+    **{name: (kind, TABLES[kind]) for name, kind in PROGRAMS.items()},
     "ddlrun": ("mpirun", DDLRUN),
 }
 RANKS = ("srun", "jsrun", "mpirun", "ibrun", "aprun", "flux")
@@ -366,7 +336,7 @@ def starter(words: list[str]) -> tuple[str, Reading] | None:
         skip = 3 if words[1] == "mini" else 2
         return "flux", read_options(FLUX, words[skip:])
     if name == "accelerate" and words[1:2] == ["launch"]:
-        return "accelerate", read_options(ACCELERATE, words[2:])
+        return "accelerate", read_options(TABLES["accelerate"], words[2:])
     if name == "ray" and words[1:2] and words[1] in ("start", "symmetric-run"):
         return "ray", Reading(tuple(Option(w.lstrip("-").partition("=")[0], w) for w in words[2:] if w[:2] == "--"), ())
     if name in ("singularity", "apptainer") and (verb := container_verb(words)):
@@ -390,16 +360,9 @@ def _python_module(words: list[str]) -> tuple[str, Reading] | None:
     if at is None:
         return None
     module = words[at + 1] if at + 1 < len(words) else ""
-    tables = {
-        "torch.distributed.run": ("torchrun", TORCHRUN),
-        "torch.distributed.launch": ("torchrun", TORCHRUN),
-        "deepspeed.launcher.runner": ("deepspeed", DEEPSPEED),
-        "accelerate.commands.launch": ("accelerate", ACCELERATE),
-    }
-    if module not in tables:
+    if module not in MODULES:
         return None
-    kind, table = tables[module]
-    return kind, read_options(table, words[at + 2 :])
+    return MODULES[module], read_options(TABLES[MODULES[module]], words[at + 2 :])
 
 
 def _module_at(words: Sequence[str]) -> int | None:

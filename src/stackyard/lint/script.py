@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from stackyard.launch.request.options import Table
 from stackyard.lint.dialect import Dialect
 from stackyard.lint.directives import Directive, foreign_directives, head_is_filled_in, read_directives, scheduler_of
 from stackyard.lint.launches import InnerCommand, Launch, find_launches
-from stackyard.lint.options import Table
 from stackyard.lint.request import Request, read_request, slurm_variables
 from stackyard.lint.shell.command import Command
 from stackyard.lint.shell.commands import read_shell

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stackyard.lint.options import Table, names
+from stackyard.launch.request.options import Table, names
+from stackyard.launch.request.starters import MPIRUN
 
 _SLURM_VALUED = names(  # slurm/src/common/slurm_opt.c: what srun and sbatch share, and sbatch's own
     "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment "
@@ -126,33 +127,6 @@ JSRUN = Table(
     names("immediate help version verbose", "i:immediate V:version v:verbose"),
 )
 
-MPIRUN = Table(
-    {
-        **dict.fromkeys(("n", "np", "c", "ntasks"), "np"),
-        **dict.fromkeys(("N", "npernode", "ppn", "perhost"), "ppn"),
-        **dict.fromkeys(("H", "host", "hosts"), "host"),
-        **dict.fromkeys(("hostfile", "machinefile", "f", "default-hostfile"), "hostfile"),
-        **dict.fromkeys(("mca", "gmca", "pmca", "prtemca"), "mca"),
-        **dict.fromkeys(("genv", "env"), "env"),
-        **names(
-            "x map-by bind-to rank-by rankfile wdir wd prefix iface launcher bootstrap depth cpu-bind "
-            "envlist genvlist path launcher-exec rmk mem-bind am app timeout tmpdir output-filename "
-            "report-uri cpu-set cpu-list npersocket output personality fwd-mpirun-port ofi gpu-bind "
-            "line-buffer-size cc",
-            "d:depth rf:rankfile",
-        ),
-    },
-    names(
-        "oversubscribe allow-run-as-root report-bindings tag-output nooversubscribe bycore bynode byslot "
-        "display-map display-allocation bind-to-core bind-to-none bind-to-socket q v quiet verbose "
-        "genvall envall envnone genvnone l label line-buffer V version prepend-rank print-rank-map "
-        "print-all-exitcodes noprefix disable-auto-shrink merge-stderr-to-stdout timestamp-output "
-        "display-devel-map novm usehostfile gpu disable_gdr disable_gpu_hooks"
-    ),
-    style="single",
-    pairs=frozenset(("mca", "gmca", "pmca", "prtemca", "genv", "env")),
-)
-
 DDLRUN = Table(  # IBM WML CE 1.6.2, "Using the ddlrun tool"; what it does not know itself is mpirun's, through --mpiarg
     {
         **MPIRUN.valued,
@@ -163,70 +137,6 @@ DDLRUN = Table(  # IBM WML CE 1.6.2, "Using the ddlrun tool"; what it does not k
     {**MPIRUN.flags, **names("no_ddloptions tcp")},
     style="single",
     pairs=MPIRUN.pairs,
-)
-
-TORCHRUN = Table(
-    names(
-        "nnodes nproc_per_node node_rank rdzv_id rdzv_backend rdzv_endpoint rdzv_conf master_addr "
-        "master_port max_restarts monitor_interval start_method role log_dir redirects tee local_addr "
-        "logs_specs local_ranks_filter event_log_handler numa_binding signals_to_handle shutdown_timeout",
-        "r:redirects t:tee",
-    )
-    | {"nproc_per_machine": "nproc_per_node"},
-    names(
-        "standalone module no_python run_path use_env virtual_local_rank duplicate_stdout_filters", "m:module h:help"
-    ),
-    style="python",
-)
-
-DEEPSPEED = Table(
-    names(
-        "hostfile include exclude num_nodes num_gpus master_port master_addr launcher launcher_args "
-        "autotuning enable_each_rank_log bind_core_list node_rank min_elastic_nodes max_elastic_nodes "
-        "ssh_port venv_script",
-        "H:hostfile i:include e:exclude",
-    ),
-    names(
-        "module no_python no_local_rank force_multi save_pid elastic_training bind_cores_to_rank no_ssh no_ssh_check"
-    ),
-    style="python",
-)
-
-ACCELERATE = Table(
-    names(
-        "config_file num_processes num_machines machine_rank main_process_ip main_process_port "
-        "mixed_precision gpu_ids dynamo_backend rdzv_backend rdzv_conf max_restarts monitor_interval "
-        "num_cpu_threads_per_process deepspeed_config_file zero_stage deepspeed_multinode_launcher "
-        "deepspeed_hostfile fsdp_sharding_strategy same_network role tee log_dir fsdp_auto_wrap_policy "
-        "offload_optimizer_device offload_param_device gradient_accumulation_steps gradient_clipping "
-        "fsdp_transformer_layer_cls_to_wrap fsdp_state_dict_type fsdp_backward_prefetch "
-        "fsdp_offload_params fsdp_use_orig_params fsdp_sync_module_states fsdp_cpu_ram_efficient_loading "
-        "zero3_save_16bit_model zero3_init_flag use_megatron_lm fsdp_version"
-    ),
-    names(
-        "multi_gpu cpu tpu use_deepspeed use_fsdp module no_python quiet debug use_xpu enable_cpu_affinity", "m:module"
-    ),
-    style="python",
-)
-
-HOROVODRUN = Table(
-    {
-        "np": "np",
-        "num-proc": "np",
-        "H": "hosts",
-        "hosts": "hosts",
-        "hostfile": "hostfile",
-        "p": "ssh-port",
-        **names(
-            "ssh-port mpi-args network-interfaces network-interface start-timeout timeline-filename "
-            "fusion-threshold-mb cycle-time-ms cache-capacity min-np max-np host-discovery-script "
-            "slots-per-host config-file log-level output-filename tcp-flag binding-args reset-limit "
-            "min-num-proc max-num-proc ssh-identity-file nics gloo-timeout-seconds autotune-log-file "
-            "num-nccl-streams prefix-output-with-timestamp"
-        ),
-    },
-    names("mpi gloo jsrun verbose disable-cache check-build autotune v help version tcp no-autotune"),
-    style="single",
 )
 
 FLUX = Table(

@@ -82,6 +82,7 @@ def make_plan(
     if intent.start_method and not site.launch.probe:
         raise InputError("the probe sets the start method, and launch.probe is false in site.yaml",
                          hint="call multiprocessing.set_start_method in the program")  # fmt: skip
+    intent = backends.settled(intent)
     node = node_of(intent, site, context)
     # where the ranks run: with nodes described by the site, its findings come before the allocation's
     layout = placing.plan_layout(intent, node, tuple(hosts) if hosts is not None else hosts_of(intent, context))

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Callable
 
 from stackyard.core.quoting import cut
+from stackyard.launch.request.options import Option, read_options
 from stackyard.lint.dialect import Dialect
 from stackyard.lint.directives import Directive, split_directive
 from stackyard.lint.fix.making import IntentDraft
-from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import alike_chunks, gpus_of, number
 from stackyard.lint.rules.base import Case, is_template
 from stackyard.lint.rules.heads.headoptions import directive_misspelt

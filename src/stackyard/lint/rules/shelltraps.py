@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackyard.lint.options import read_options
+from stackyard.launch.request.options import read_options
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.shell.words import is_known, shown
 from stackyard.lint.tables import PLUGIN_OPTIONS, SBATCH

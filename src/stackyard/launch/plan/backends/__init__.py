@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from stackyard.core import plugins
 from stackyard.core.errors import Where
-from stackyard.launch.plan.backends import source
+from stackyard.launch.plan.backends import source, started
 from stackyard.launch.plan.backends.base import HELPERS, Backend, BackendContext, command
 from stackyard.launch.plan.backends.horovod import Horovod
 from stackyard.launch.plan.backends.ray import Ray
 from stackyard.launch.plan.backends.simple import AnyProgram, DeepSpeed, Jax, Mpi
+from stackyard.launch.plan.backends.started import settled
 from stackyard.launch.plan.backends.torchrun import Torchrun
 from stackyard.launch.plan.model import Reason
 from stackyard.launch.request.intent import Intent
@@ -20,11 +21,23 @@ GROUP = "stackyard.backends"
 """The entry points of plug-ins; each is a `Backend`."""
 BY_IMPORT = {
     "horovod": "horovod", "deepspeed": "deepspeed", "ray": "ray", "mpi4jax": "mpi", "jax": "jax",
-    **dict.fromkeys(source.MPI_PACKAGES, "mpi"), "torch": "torchrun",
+    **dict.fromkeys(source.MPI_PACKAGES, "mpi"),
+    **dict.fromkeys(("torch", "accelerate", "transformers", "lightning", "pytorch_lightning"), "torchrun"),
 }  # fmt: skip
 """The backend of each package, in order of precedence: a Horovod program imports torch too."""
 
-__all__ = ["BY_IMPORT", "HELPERS", "TABLE", "Backend", "BackendContext", "choose", "command", "get", "needs_mpi"]
+__all__ = [
+    "BY_IMPORT",
+    "HELPERS",
+    "TABLE",
+    "Backend",
+    "BackendContext",
+    "choose",
+    "command",
+    "get",
+    "needs_mpi",
+    "settled",
+]
 
 
 def get(name: str) -> Backend:
@@ -46,6 +59,10 @@ def choose(intent: Intent) -> tuple[str, tuple[Reason, ...]]:
     """
     if intent.backend != "auto":
         return get(intent.backend).name, ()
+    if found := started.per_node(intent):
+        return "torchrun", (
+            Reason(("--backend", "torchrun"), f"the program is {found.name}, which runs once per node"),
+        )
     program_source = source.read(intent)
     if program_source.unread:
         uses, why = source.uses_mpi(intent)

@@ -7,7 +7,8 @@ descriptor as if it were a file), it starts ranks over ssh, and it guesses the n
 from __future__ import annotations
 
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.backends.base import HELPERS, UNBUFFERED, BackendContext, command, nested
+from stackyard.launch.plan.backends.base import HELPERS, UNBUFFERED, BackendContext, command
+from stackyard.launch.plan.backends.started import nested
 from stackyard.launch.plan.model import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
 

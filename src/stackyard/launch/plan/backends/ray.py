@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.backends.base import HELPERS, UNBUFFERED, BackendContext, command, nested
+from stackyard.launch.plan.backends.base import HELPERS, UNBUFFERED, BackendContext, command
+from stackyard.launch.plan.backends.started import nested
 from stackyard.launch.plan.model import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
 

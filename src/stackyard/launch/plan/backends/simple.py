@@ -8,7 +8,8 @@ from pathlib import Path
 from stackyard.core.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends import source
-from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command, nested
+from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command
+from stackyard.launch.plan.backends.started import nested
 from stackyard.launch.plan.model import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
 

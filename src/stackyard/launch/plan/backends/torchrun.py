@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackyard.launch.layout.model import Layout
-from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command, nested
+from stackyard.launch.plan.backends.base import BackendContext, command, of_torch
+from stackyard.launch.plan.backends.started import agent_options, nested, per_node, program
 from stackyard.launch.plan.model import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
 
@@ -22,19 +23,14 @@ class Torchrun:
     name = "torchrun"
 
     def program(self, intent: Intent, layout: Layout, _: BackendContext) -> RankProgram:
-        """One task per rank, or one per node that runs torchrun."""
+        """One task per rank, or one per node that runs torchrun, also the program's own."""
+        if found := per_node(intent):
+            return program(intent, layout, found)
         if intent.direct:
             reason = Reason(("RANK", "WORLD_SIZE", "MASTER_ADDR"), "set as by torchrun, without its agent processes")
             alone = nested(intent, layout)
-            return RankProgram(layout, command(intent), dict(UNBUFFERED), reasons=(reason,), findings=alone)
-        options = (
-            f"--nnodes={layout.nodes}",
-            f"--nproc-per-node={layout.ranks_per_node}",
-            "--node-rank=${NODE_RANK}",
-            "--master-addr=${MASTER_ADDR}",
-            "--master-port=${MASTER_PORT}",
-            "--max-restarts=0",
-        )
+            return RankProgram(layout, command(intent), of_torch(layout), reasons=(reason,), findings=alone)
+        options = (*agent_options(layout), "--max-restarts=0")
         argv = ("python", "-m", "torch.distributed.run", *options, *_script(intent))
         reasons = (
             Reason(argv[1:3], "torchrun, run by the stack's python"),
@@ -45,7 +41,7 @@ class Torchrun:
             Reason(options[5:], "no restarts: the first failure ends the step and is reported"),
         )
         return RankProgram(
-            layout.per_node(), argv, dict(UNBUFFERED), ranks_per_task=layout.ranks_per_node, reasons=reasons,
+            layout.per_node(), argv, of_torch(layout), ranks_per_task=layout.ranks_per_node, reasons=reasons,
             findings=nested(intent, layout),
         )  # fmt: skip
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from stackyard.launch.request.options import Option, read_options
 from stackyard.lint.directives import TAGS, Directive, foreign_name, split_directive
-from stackyard.lint.options import Option, read_options
 from stackyard.lint.request import mebibytes, minutes
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.tables import HEADS

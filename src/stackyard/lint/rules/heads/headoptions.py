@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from stackyard.core.hints import nearest
+from stackyard.launch.request.options import Option, Table, read_options
 from stackyard.lint.directives import TAGS, Directive, split_directive, would_be_directives
-from stackyard.lint.options import Option, Table, read_options
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.rules.heads.head import NAMES, read_by_scheduler
 from stackyard.lint.script import Script

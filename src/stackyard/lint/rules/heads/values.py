@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from stackyard.lint.options import Option
+from stackyard.launch.request.options import Option
 from stackyard.lint.rules.base import Case, Hit, is_template, rule
 from stackyard.lint.rules.heads.head import read_by_scheduler
 

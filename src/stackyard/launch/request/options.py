@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from stackyard.core.hints import nearest
+from stackyard.core.late import dataclass
 
 
 @dataclass(frozen=True)
