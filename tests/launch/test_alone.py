@@ -122,7 +122,7 @@ def test_processes_of_another_account_are_not_known() -> None:
 
 
 def test_a_look_examines_only_new_connections(monkeypatch: pytest.MonkeyPatch, server: int) -> None:
-    """Sockets of others are looked for at ages 0, 1, 2, 4, 8 ..., those of a rank once."""
+    """Sockets of others are looked for more and more seldom, those of a rank once; many looks read no table."""
     examined: list[set[str]] = []
     really = agents_edges.held
 
@@ -131,6 +131,7 @@ def test_a_look_examines_only_new_connections(monkeypatch: pytest.MonkeyPatch, s
         return really(pid, due)
 
     monkeypatch.setattr(agents_edges, "held", held)
+    monkeypatch.setattr(agents_edges, "numbers_of_sockets", lambda: (["1", "1"], ["0"]))
     both = f"a, b = (socket.create_connection(('127.0.0.1', {server})) for _ in '12')"
     code = f"import os, socket; {both}; print(*(os.fstat(one.fileno()).st_ino for one in (a, b)), flush=True); input()"
     text = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}])"
@@ -146,11 +147,15 @@ def test_a_look_examines_only_new_connections(monkeypatch: pytest.MonkeyPatch, s
         looks = [edges.look([rank], float(now)) for now in range(1, 18)]
         found = [ends for look in looks for _, ends in look]
         assert [len(ends) for ends in found] == [1], "to one server, the first counts"
-        assert sum(str(os.fstat(not_a_ranks.fileno()).st_ino) in one for one in examined) == 6
+        assert sum(str(os.fstat(not_a_ranks.fileno()).st_ino) in one for one in examined) == 5, "at full looks"
         assert [one & mine for one in examined if one & mine] == [mine]
+        monkeypatch.setattr(agents_edges, "numbers_of_sockets", lambda: (["2", "1"], ["0"]))
+        edges._spent = 1.0
+        assert edges.look([rank], 64.0) == [] and edges.of(0, 64.0, 0.0)["looks"] == 17, "too dear: not now"
+        edges._spent = 0.0
         edges.met([0])
         seen = len(examined)
-        for now in range(20, 40):
+        for now in range(70, 90):
             edges.look([rank], float(now))
         assert len(examined) <= seen + agents_edges.AFTER
         shim.communicate("\n")

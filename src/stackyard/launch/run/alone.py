@@ -20,7 +20,7 @@ from stackyard.launch.run.hang.behind import named
 
 COMMUNICATING = frozenset({"torchrun", "deepspeed", "horovod", "jax", "tensorflow"})
 """The backends whose ranks connect to each other."""
-LEAST_S, LEAST_LOOKS = 10.0, 3
+LEAST_S, LEAST_LOOKS = 10.0, 4
 """From when on a rank without a connection has had the time for one."""
 ALONE = "trained-alone"
 """The names of the rules for it begin with this."""

@@ -4,9 +4,9 @@ Nothing is put into the program: each established connection is a line of /proc/
 link of a descriptor in /proc/PID/fd has its socket's inode. Both ends are sent to the hub, which joins them
 (`stackyard.launch.run.alone`) and tells which ranks have met another one.
 
-Only sockets that are new cost more than one read of the tables, since each is looked for among the ranks' descriptors
-a few times and not again. Part of the agent: any Python from 3.6 on, standard library alone, few imports (see
-`stackyard.launch.node.agent`).
+Looks are cheap: the tables are read when the numbers of sockets have changed, and each socket is looked for among the
+ranks' descriptors a few times and not again. Part of the agent: any Python from 3.6 on, standard library alone, few
+imports (see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH116, PTH208
 
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
     from stackyard.launch.node.ranks import Rank
 
-LOOK_SHARE, FREE_S = 250, 0.1
-"""Looks take at most one part in so many of a CPU's time (0.4 %), besides this many seconds, so that the first ones are
-a second apart."""
+LOOK_SHARE, FREE_S = 1000, 0.25
+"""Full looks take at most one part in so many of a CPU's time, besides this many seconds: reading a table takes 5 to 10
+ms, since the kernel walks through all its buckets."""
+FULL = (1, 2, 4, 8, 16, 32)
+"""The looks that are full, and each further 32nd one, even if the numbers of sockets have not changed."""
 AFTER = 3
 """Looks at a rank that has met another one: it may be the end that a third one is connected to."""
 MOST_NEW, MOST = 16, 400
 """Connections of a rank that one look sends, and ends that all looks together send. Of the connections that share one
 end only the first is sent: all that a server has accepted share the local one, all to one server the remote one."""
-MPI_LOOKS = (3, 8, 30)
+MPI_LOOKS = (4, 8, 32)
 """The looks at which a rank's libraries are searched for MPI, whose connections may not be TCP."""
 UNCONNECTED = ("02", "03", "07", "0A")
 """States of sockets without a connection: SYN_SENT, SYN_RECV, CLOSE, LISTEN (include/net/tcp_states.h)."""
@@ -41,7 +43,8 @@ if sys.byteorder == "big":
     MAPPED, LOOPBACK = ("0" * 20 + "FFFF", "0" * 31 + "1")
 """::ffff:0.0.0.0/96 and ::1, as the kernel prints them: words of 32 bits in the order of the machine."""
 TABLE_BYTES, MAPS_BYTES = 16 << 20, 4 << 20
-FOUND = -1
+FOUND = (0, float("inf"))
+"""The look at which a connection was first seen, and that at which it is looked for again."""
 CLOSED = "0"
 """The inode of a connection that no process has open any more."""
 
@@ -57,7 +60,8 @@ class Edges:
         self._sent = {}  # type: dict[int, set[str]]
         self._why = {}  # type: dict[int, str]
         self._mpi = set()  # type: set[int]
-        self._seen = {}  # type: dict[int, dict[str, int]]
+        self._seen = {}  # type: dict[int, dict[str, tuple[int, float]]]
+        self._counts = None  # type: Any
         self._ports = ()  # type: tuple[str, ...]
         self._traced_at, self._traced = 0.0, False
         self._begun = self._spent = 0.0
@@ -84,13 +88,20 @@ class Edges:
     def look(self, ranks: "list[Rank]", now: "float") -> "list[tuple[int, list[tuple[str, str]]]]":
         """New connections of each rank, as (local, remote) ends, if a look is due."""
         due = [rank for rank in ranks if self._after.get(rank.task, 1) > 0] if self._on else []
-        self._begun = self._begun or now
-        if not due or self._spent > FREE_S + (now - self._begun) / LOOK_SHARE:
+        if not due:
             return []
-        start = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
-        self._number += 1
+        start, self._begun = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID), self._begun or now
+        number, counts = self._number + 1, numbers_of_sockets()
+        full = counts != self._counts or not counts[0] or bool(self._why) or number in FULL or not number % FULL[-1]
+        if full and self._spent > FREE_S + (now - self._begun) / LOOK_SHARE:
+            return []
+        self._number, self._counts = number, counts
+        for rank in due:
+            self._looks[rank.task] = self._looks.get(rank.task, 0) + 1
+            if rank.task in self._after:
+                self._after[rank.task] -= 1
         found = {}  # type: dict[int, list[tuple[str, str]]]
-        for space, processes in self._by_space(due).items():
+        for space, processes in (self._by_space(due) if full else {}).items():
             self._in_space(space, processes, found)
         self._spent += time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) - start
         return list(found.items())
@@ -100,9 +111,6 @@ class Edges:
         spaces = {}  # type: dict[int, list[tuple[int, int, int]]]
         for rank in ranks:
             task, before, any_read = rank.task, self._why.pop(rank.task, ""), False
-            self._looks[task] = looks = self._looks.get(task, 0) + 1
-            if task in self._after:
-                self._after[task] -= 1
             if not rank.below:
                 rank.refresh()
             for pid, born in rank.below.items():
@@ -112,7 +120,7 @@ class Edges:
                     spaces.setdefault(space, []).append((task, pid, born))
                     if space != self._own:
                         self._why[task] = "it has a network namespace of its own"
-                    if looks in MPI_LOOKS and "/libmpi" in slurp(f"/proc/{pid}/maps", MAPS_BYTES):
+                    if self._number in MPI_LOOKS and "/libmpi" in slurp(f"/proc/{pid}/maps", MAPS_BYTES):
                         self._mpi.add(task)
             if len(self._sent.get(task, ())) >= MOST:
                 self._why[task] = "it has opened too many connections to follow"
@@ -146,20 +154,23 @@ class Edges:
                 if is_new and len(mine) < MOST_NEW and len(sent) < MOST:
                     sent.update(ends)
                     found[task] = [*mine, ends]
-                if not is_new or ends[0] in sent:
-                    self._seen[space][inode] = FOUND
+                elif is_new:
+                    self._counts = None  # the others at the next look
+                    continue
+                self._seen[space][inode] = FOUND
 
     def _due(self, space: "int", pid: "str") -> "dict[str, tuple[str, str]]":
-        """The ends of each connection that is looked for now, by its inode: at looks 0, 1, 2, 4, 8 ... of its age."""
-        before, now = self._seen.get(space, {}), {}  # type: dict[str, int], dict[str, int]
+        """The ends of each connection that is looked for now, by its inode: at ages of 0, 1, 2, 4, 8 ... looks."""
+        before, now = self._seen.get(space, {}), {}
+        new = self._number, self._number
         due = {}  # type: dict[str, tuple[str, str]]
         scope = f"{self._boot}/{space}/"
         for inode, local, remote in connections(pid):
             if inode == CLOSED:
                 continue
-            now[inode] = first = before.get(inode, self._number)
-            age = self._number - first
-            if first != FOUND and not age & (age - 1):
+            now[inode] = first, then = before.get(inode, new)
+            if then <= self._number:
+                now[inode] = first, self._number + max(1, self._number - first)
                 due[inode] = endpoint(local, scope), endpoint(remote, scope)
         self._seen[space] = now
         return due
@@ -175,6 +186,12 @@ class Edges:
 def network(pid: "str") -> "int":
     """The network namespace of a process. Raises OSError."""
     return os.stat(f"/proc/{pid}/ns/net").st_ino
+
+
+def numbers_of_sockets() -> "tuple[list[str], list[str]]":
+    """The TCP sockets in use here and those of all namespaces, and the IPv6 ones in use (proc(5), sockstat)."""
+    words = slurp("/proc/self/net/sockstat").partition("TCP: ")[2].split()
+    return words[1:8:6], slurp("/proc/self/net/sockstat6").partition("TCP6: ")[2].split()[1:2]
 
 
 def connections(pid: "str") -> "Iterator[tuple[str, str, str]]":
