@@ -15,11 +15,14 @@ from stackyard.core.hints import did_you_mean, nearest
 SYNONYMS = {
     "build": "deploy", "create": "deploy", "install": "deploy", "publish": "deploy", "ls": "list", "avail": "list",
     "rm": "remove", "delete": "remove", "uninstall": "remove", "undo": "rollback", "clean": "gc", "check": "verify",
-    "exec": "run", "activate": "shell", "info": "show", "log": "history", "add": "extend", "srun": "launch",
+    "exec": "run", "activate": "shell", "log": "history", "add": "extend", "srun": "launch",
     "sbatch": "submit", "job": "runs", "jobs": "runs", "queue": "runs", "hide": "withdraw",
-    "diagnose": "doctor", "help": "--help", "version": "--version", "freeze": "export",
+    "diagnose": "doctor", "setup": "init", "configure": "init", "settings": "config", "version": "--version",
+    "freeze": "export",
 }  # fmt: skip
 """What people type who know another tool, and the verb or option that does it here."""
+ALIASES = {"info": ("show",), "logs": ("runs", "logs"), "cancel": ("runs", "cancel")}
+"""Words that other tools have for a verb and that mean the same here; the help does not list them."""
 _UNREADABLE = r"\w+ '(.*)' is not readable\.$"
 """What click says of a path that cannot be opened."""
 GLOBAL = ("--yard", "--site", "--debug")
@@ -34,6 +37,8 @@ class SuggestingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Like click's method, with a suggestion."""
         names = self.list_commands(ctx)
+        if ctx.parent is None and args and args[0] in ALIASES:
+            args = [*ALIASES[args[0]], *args[1:]]
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise _UsageErrorWithHint(
                 f"no such command: {ctx.command_path} {args[0]}", _suggestion(ctx.command_path, args, names)
@@ -42,8 +47,6 @@ class SuggestingGroup(click.Group):
 
 
 def _suggestion(path: str, args: Sequence[str], names: Sequence[str]) -> str:
-    if args[0] == "help" and args[1:] and args[1] in names:
-        return f"type `{path} {args[1]} --help`"
     same = SYNONYMS.get(args[0], "")
     near = [same] if same in names else nearest(args[0], names)
     more = f"`{path} --help` lists all"

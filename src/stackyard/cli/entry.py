@@ -8,6 +8,8 @@ from pathlib import Path
 
 _OF_THE_MACHINE = ("mount", "unmount", "autofs")
 """Commands of `image` that root runs for all users of a node: they mount, and change nothing in a yard."""
+_IN_NO_YARD = ("help", "config", "init")
+"""Verbs that neither read nor write a yard, and name the one that counts."""
 _WITH_VALUE = ("--yard", "--site")
 _begun: list[bool] = []
 
@@ -35,7 +37,7 @@ def begin() -> None:
 
 def _begin_as_root(words: list[str]) -> None:
     options, rest = _options(words)
-    if not rest or rest[0].startswith("-"):
+    if not rest or rest[0].startswith("-") or rest[0] in _IN_NO_YARD:
         return
     from stackyard.host.account import supervisor  # late: `--version` needs none
 

@@ -21,6 +21,8 @@ from stackyard.core.errors import StackyardError, StopSignal
 SECTIONS = {
     "Begin": {
         "init": "look at this machine and its scheduler, and write a commented site.yaml",
+        "config": "show which site file, yard, channels and indexes count here, and from where",
+        "help": "show the verbs of every day, all verbs, or the help of one",
     },
     "Build and publish": {
         "deploy": "lock, build, verify and publish the stacks of FILE...",
@@ -133,7 +135,11 @@ class LazyGroup(SuggestingGroup):
                 formatter.write_dl([(f"{name:{width}}", text) for name, text in verbs.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="stackyard")
 @click.option("--yard", type=Path, help="Yard to use (default: $STACKYARD_HOME).")  # click's own type looks at it
 @click.option("--site", type=click.Path(path_type=Path), help="Site file (default: $STACKYARD_SITE).")
@@ -144,6 +150,10 @@ def cli(ctx: click.Context, yard: Path | None, site: Path | None, debug: bool) -
     from stackyard.cli.context import Context  # late: `--version` and `--help` end before
 
     ctx.obj = Context(yard, site, debug=debug)
+    if ctx.invoked_subcommand is None:
+        from stackyard.cli.begin.everyday import everyday
+
+        everyday(ctx.obj)
 
 
 def _stop(number: int, _: object) -> None:

@@ -127,5 +127,5 @@ def _beside(file: Path, what: str) -> Path:
 def _read(file: Path) -> str | None:
     try:
         return at.read_regular(file).decode("utf-8", "replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None

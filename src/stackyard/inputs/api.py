@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from stackyard.inputs.sites.jobmodels import ContainerPolicy as ContainerPolicy
     from stackyard.inputs.sites.settings import SYSTEM_SITE as SYSTEM_SITE
     from stackyard.inputs.sites.settings import Settings as Settings
-    from stackyard.inputs.sites.settings import own_site as own_site
+    from stackyard.inputs.sites.settings import require_own_site as require_own_site
     from stackyard.inputs.sites.settings import scratch_yard as scratch_yard
     from stackyard.inputs.sites.sitemodels import BaseImage as BaseImage
     from stackyard.inputs.sites.sitemodels import BaseLicence as BaseLicence
+    from stackyard.inputs.sites.sitemodels import PipPolicy as PipPolicy
     from stackyard.inputs.sites.sitemodels import Site as Site
     from stackyard.inputs.sites.siteyard import site_root as site_root
     from stackyard.inputs.stacks.naming import given as given_name

@@ -46,10 +46,11 @@ def command(context: Context, output: Path | None, probe: bool, wait_s: float, d
         show_text(report(look(os.environ)))
         return
     found = survey(os.environ)
-    file = _default(context) if output is None or str(output) == "-" else output
-    seen = {**remembered(file), **(_probed(found, wait_s) if probe else {})}
+    is_shown = str(output) == "-"
+    file = context.named_site() if is_shown else output or _default(context)
+    seen = {**(remembered(file) if file else {}), **(_probed(found, wait_s) if probe else {})}
     text = found.text(seen)
-    if str(output) == "-":
+    if file is None or is_shown:
         show_text(text.rstrip("\n"))
         return
     made = renewal(file, text)
@@ -60,9 +61,9 @@ def command(context: Context, output: Path | None, probe: bool, wait_s: float, d
 
 def _default(context: Context) -> Path:
     """The site file in force, or the one that will be: of root the system's, of others their own."""
-    from stackyard.inputs.api import SYSTEM_SITE, own_site
+    from stackyard.inputs.api import SYSTEM_SITE, require_own_site
 
-    return context.named_site() or (SYSTEM_SITE if os.geteuid() == 0 else own_site())
+    return context.named_site() or (SYSTEM_SITE if os.geteuid() == 0 else require_own_site())
 
 
 def _probed(found: Survey, wait_s: float) -> dict[str, Here]:

@@ -29,27 +29,36 @@ COLUMN = 30
 
 
 @verb(
-    ("a job on this site's launcher and on all others", "stackyard explain -N 2 -r 4 train.py"),
+    ("a job on this site's launcher", "stackyard explain -N 2 -r 4 train.py"),
+    ("and on all others", "stackyard explain -N 2 -r 4 --as all train.py"),
     ("two launchers side by side, with a picture of a node", "stackyard explain --as jsrun,srun --picture -r 6"),
     context_settings={"allow_interspersed_args": False},
 )
 @intent_options()
-@output("--as", "only", metavar="LAUNCHERS", help="Only these, separated by commas, e.g. jsrun,srun.")
+@output(
+    "--as",
+    "only",
+    metavar="LAUNCHERS",
+    help="These launchers, separated by commas, e.g. jsrun,srun; all. Default: the one used here.",
+)
 @output("--picture", is_flag=True, help="Draw a node: sockets, cores, ranks, GPUs.")
 @output("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(context: Context, /, program: tuple[str, ...], only: str | None, **options: Any) -> None:
-    """Show how srun, jsrun, mpirun, mpiexec and flux would start a job, and why each flag is used."""
+    """Show how this site's launcher would start a job, and why each flag is used; with --as others, with --json all."""
     from stackyard.launch.api.explaining import explain
 
     workspace = context.job_workspace()
     words = program or (() if options["job_file"] or options["module"] else ("train.py",))
     intent, _ = requested(workspace, options, words, lambda: None)
-    names = [name.strip() for name in only.split(",")] if only else LAUNCHERS
+    names = LAUNCHERS if only in (None, "all") else [name.strip() for name in only.split(",")]
     explanation = explain(workspace, intent, names)
     if options["as_json"]:
         lines = {"own": explanation.own, "launchers": explanation.lines}
         show_json({"layout": _layout_json(explanation.layout), **lines, **_more_json(explanation)})
         return
+    own = explanation.lines.get(explanation.own, {})
+    if only is None and "command" in own:  # otherwise what is planned runs elsewhere
+        explanation = replace(explanation, lines={explanation.own: own})
     _show(explanation, options["picture"], min(120, shutil.get_terminal_size((100, 24)).columns))
 
 

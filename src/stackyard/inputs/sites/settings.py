@@ -25,10 +25,7 @@ from stackyard.core.late import dataclass
 from stackyard.host.files import at, home
 from stackyard.inputs.reading.paths import with_home
 from stackyard.inputs.sites import siteyard
-from stackyard.yard import disk
 from stackyard.yard.layout import Yard, default_yard_root, own_part
-from stackyard.yard.others import moved
-from stackyard.yard.write import atomic
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.sitemodels import Site
@@ -116,6 +113,8 @@ class Settings:
             InputError: its path cannot be used.
             StackyardError: it was moved or copied, so that its stacks do not work.
         """
+        from stackyard.yard.others import moved  # late, as below: what prints these paths alone starts without them
+
         yard = self.yard_as_named()
         for ancestor in yard.lineage():
             problem = moved.look(ancestor, writing=ancestor is yard and not reading)
@@ -160,6 +159,8 @@ class Settings:
         Raises:
             StackyardError: its file system does not answer.
         """
+        from stackyard.yard import disk
+
         try:
             disk.look_into(site_yard)
             return True
@@ -182,6 +183,8 @@ class Settings:
             site = self.site()
         with suppress(OSError):  # a home that is not writable costs time only
             if self.keeps:
+                from stackyard.yard.write import atomic
+
                 atomic.write_json(cache, {"yard": site.yard, "user_yard": site.user_yard})
         return site.yard, site.user_yard
 
@@ -189,6 +192,7 @@ class Settings:
 def _keep(cache: Path, text: str) -> None:
     """Store a compiled site for its user, unless it has a login or a token; remove copies readable by others."""
     from stackyard.core.secrets import shown
+    from stackyard.yard.write import atomic
 
     for old in cache.parent.glob("site-*.compiled.json"):
         if old.stat().st_mode & 0o077:
@@ -210,6 +214,13 @@ def _require_directory(root: Path) -> None:
 def own_site() -> Path:
     """The site.yaml of this account, which counts where the system has none."""
     return config_directory() / "site.yaml"
+
+
+def require_own_site() -> Path:
+    """`own_site`. Raises MissingError if the account has no home."""
+    if config_directory() == home.NOWHERE:
+        raise home.no_home("cannot write a site file of your own", "name one: -o FILE")
+    return own_site()
 
 
 def config_directory() -> Path:
