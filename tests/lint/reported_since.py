@@ -182,7 +182,7 @@ SLIPS: dict[str, tuple[str, str]] = {
         "id=$(sbatch --parsable a.sh)\nsbatch --dependency=afterok:$id b.sh",
     ),
     "name in a path": ("cd /data/SLURM_SUBMIT_DIR/in && ./work", "cd /data/$SLURM_SUBMIT_DIR/in && ./work"),
-    "exported array": ("export DIRS=(a b)\n./work", "DIRS=(a b)\n./work ${DIRS[0]}"),
+    "exported array": ("export TMPDIR=(a b)\n./work", "DIRS=(a b)\n./work ${DIRS[0]}"),
     "quoted star": ('rsync -a "out/*" /data', 'rsync -a "out"/* /data'),
     "quotes for a command": ("./work --nodes='cat $SLURM_JOB_ID.hosts'", './work --nodes="$(cat $SLURM_JOB_ID.hosts)"'),
     "a shell": ("csh\n./work", "csh -c ./work"),

@@ -144,7 +144,7 @@ def _shells(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
     image = command.argv[1:2] == ("exec",) and re.search(r"\.(?:sif|simg)\b.*", text.partition(" exec ")[2])
     if image and re.fullmatch(r"\.(?:sif|simg)", image[0]) and command.argv[0] in ("apptainer", "singularity"):
         return "exec has no command: the next lines run outside of the container", "... IMAGE bash -c '...'"
-    inside = re.match(_OF_HOST, text)
+    inside = re.match(_OF_HOST, re.sub("\ue000[^\ue001]*\ue001", "", " ".join(command.argv)))
     return (f"{inside[1]}: the commands of the scheduler are not in the image", "") if inside else None
 
 
@@ -174,7 +174,8 @@ _OF_ROWS: tuple[tuple[re.Pattern[str], str, str], ...] = (
                 r"(?:;|&&)\s*((?:python\S*|torchrun|pip) \S+)"),
      "{0} runs outside of the container", "bash -c '...'"),
     (re.compile(r"^!\s*(/\S*sh)\b"), "the # of the first line is missing", "#!{0}"),
-    (re.compile(r"\bexport\s+(\w+)=\((?!\s*\))"), "{0} is an array, which programs do not get", "export {0}='...'"),
+    (re.compile(r"\bexport\s+(TMPDIR|\w*PATH|\w+_(?:ARGS|OPTS|FLAGS|DEVICES|THREADS|ADDR|PORT))=\((?!\s*\))"),
+     "{0} is an array, which programs do not get", "export {0}='...'"),
     (re.compile(r"^\s*(?:cp|mv|rm|rsync|ls|cat|ln)\s(?:.*\s)?([\"'][^\"':\s]*/[^\"'\s:]*\*[^\"'\s]*[\"'])(?:\s|$)"),
      "* stays as it is in {0}", "the * outside of the quotes"),
     (re.compile(r"='((?:cat|hostname|nproc|wc|date|pwd|basename|dirname) [^']*\$[^']*|hostname|nproc|pwd)'(?:\s|$)"),

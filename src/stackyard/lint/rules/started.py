@@ -57,7 +57,7 @@ _KNOWS_RANKS = re.compile(
 )
 _ALONE = re.compile(
     r"(?:.*/)?(?:cellranger|STAR|bwa|samtools|bcftools|bowtie2?|hisat2|t?blast[npx]|fastqc|salmon|kallisto|nextflow|snakemake"
-    r"|canu|spades\.py|Trinity|gatk|minimap2|matlab|jupyter|make|orca|qp_run|abyss-pe|crest|xtb|g16|g09|pip|conda)"
+    r"|canu|spades\.py|Trinity|gatk|minimap2|matlab|jupyter|make|orca|qp_run|abyss-pe|crest|xtb|g16|g09)"
 )
 """Programs that are no MPI programs, or that start mpirun themselves."""
 
