@@ -134,7 +134,8 @@ BESIDE: dict[str, list[str]] = {
     "adopted prefixes": ["prefix/bin/python", "prefix/conda-meta/evil-1-0.json", "prefix/conda-meta/history",
                          "prefix/lib/python3.11/site-packages/evil.py", "prefix/pyvenv.cfg", f"prefix/{ODD}"],
     "images": ["app.sif"],
-    "stack files": ["stack.yaml", "stack.yaml.lock", "bindings.yaml", "mirror", "mirror/index.json"],
+    "stack files": ["stack.yaml", "stack.yaml.lock", "bindings.yaml", "mirror", "mirror/index.json",
+                    "written.yaml"],
 }  # fmt: skip
 SPOTS = {**IN_YARD, **BESIDE}
 
@@ -188,5 +189,6 @@ VERBS: dict[str, list[str]] = {
     "gc": ["gc --dry-run", "gc", "gc --undo", "gc --now --keep 1"],
     "move": ["move {new} --dry-run", "move {new} --without tool/1.0-py3-1"],
     "schema": ["schema site"],
+    "init": ["init -o {beside}/written.yaml --dry-run", "init -o {beside}/written.yaml"],
 }
 """A command line of every verb, or several; `{new}` does not exist. None names what is `KEPT` to change it."""
