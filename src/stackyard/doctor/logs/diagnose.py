@@ -46,6 +46,8 @@ UNKNOWN, VAGUE = KINDS.index("unknown"), KINDS.index("vague")
 _LONG = re.compile(r"\d{4,}")
 LAST_WORDS = 0.3
 """The life of a stream after a line that only reports an error, which it still ended with."""
+LAST_LINES = 1.0
+"""The life of a stream after a program's or shell's own error, whatever a script around it prints of a good end."""
 MOST_FORMS = 50_000
 """Different lines that mention an error and have no cause, after which single lines are no longer compared."""
 
@@ -199,12 +201,15 @@ def _of(one: LineFailure[Found], tried: Sequence[Rule]) -> Found | None:
 
 def _has_failed(one: _Failing) -> bool:
     """Whether a failure is that of its log: reported by a launcher, or not followed by a good end."""
-    scan = one.stream.scan
-    after = scan.life - one.failure.born
-    is_last = after <= LAST if one.failure.is_raised else one.kind == VAGUE and after <= LAST_WORDS
-    tells = one.found is None or (one.kind < VAGUE and not is_quiet(one.failure.line.text))
-    is_last = is_last and not (is_quiet(one.failure.line.text) or (scan.ended_well and not one.failure.is_raised))
-    return one.failure.is_end or is_last or (tells and not scan.ended_well)
+    failure, scan = one.failure, one.stream.scan
+    after = scan.life - failure.born
+    if failure.is_end or (failure.is_raised and after <= LAST):
+        return True
+    if one.found and is_quiet(failure.line.text):
+        return False
+    if scan.ended_well:
+        return one.kind == UNKNOWN and after <= LAST_LINES
+    return one.kind != VAGUE or after <= LAST_WORDS
 
 
 def _first(failures: Sequence[_Failing], *, several: bool) -> _Failing | None:

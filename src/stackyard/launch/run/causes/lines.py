@@ -60,7 +60,7 @@ _CARRIES = re.compile(r"Error: Caught \w+ in |\bRayTaskError\(")
 """An exception that only carries the one of a worker, whose traceback follows."""
 _INNER = re.compile(r'\s|File "|File \S+\.py|Cell In|Input In |<ipython-input|-+> ?\d|[╭│╰┌└❱]|\S+\.py in ')
 """How a line within a traceback begins: of Python, IPython, rich."""
-_NAMED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b(?=: )")
+_NAMED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)\b(?=: )")
 PLAIN = 0.1
 """How much a line counts as life that is not one of progress."""
 _IGNORED = "Exception ignored in"
