@@ -65,3 +65,12 @@ def test_config_names_what_counts_and_from_where(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [("help",), ("help", "visibility")], ids=" ".join)
 def test_these_start_without_the_models(words: tuple[str, ...]) -> None:
     assert imported(*words, among=("pydantic", "ruamel.yaml", "rattler", "rich", "socket")) == []
+
+
+def test_status_of_a_run_and_without_extensions(tmp_path: Path) -> None:
+    yard = ("--yard", str(tmp_path / "yard"))
+    stackyard(*yard, "launch", "-r", "1", "true", cwd=tmp_path)
+    shown = stackyard(*yard, "status", cwd=tmp_path).out
+    assert "no extensions in" in shown and "done" in shown
+    assert stackyard(*yard, "status", "last", cwd=tmp_path).out == stackyard(*yard, "runs", "show", cwd=tmp_path).out
+    assert "no such extension" in stackyard(*yard, "status", "nothing", cwd=tmp_path, expect=2).err

@@ -13,20 +13,30 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_text
 from stackyard.core.errors import StackyardError
-from stackyard.yard.api import Yard, loaded_revisions
+from stackyard.core.findings import some
+from stackyard.yard.api import Yard, listing, loaded_revisions
 
 
 @verb(
     ("all your extensions, the loaded ones marked", "stackyard status"),
     ("one of them, for a program", "stackyard status mine --json"),
+    ("of a run", "stackyard status last"),
 )
-@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME | RUN]")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
-def command(context: Context, name: str | None, as_json: bool) -> None:
-    """Show your extensions: base, packages of their own, and what was installed since they were recorded."""
+@click.pass_context
+def command(ctx: click.Context, context: Context, name: str | None, as_json: bool) -> None:
+    """Show your extensions: base, packages of their own, and what was installed since they were recorded.
+
+    Without extensions: the stacks of your yard, and the runs of this directory. Of a RUN: as `stackyard runs show`.
+    """
+    from stackyard.cli.jobs import runs
     from stackyard.upkeep.api import chosen_extension, extension_names
 
     yard = context.yard()
+    if name is not None and name not in extension_names(yard) and runs.is_run(context, name):
+        ctx.invoke(runs.show, run=name, as_json=as_json)
+        return
     names = [chosen_extension(yard, name)] if name is not None else extension_names(yard)
     loaded = {entry.module for entry in loaded_revisions(yard, os.environ)}
     rows = [_row(yard, module, loaded) for module in names]
@@ -35,8 +45,19 @@ def command(context: Context, name: str | None, as_json: bool) -> None:
         return
     if not rows:
         echo(f"no extensions in {yard.root}; create one: stackyard extend --name NAME --pip REQUIREMENT")
+        _others(ctx, yard)
     for row in rows:
         show_text("\n".join(_lines(row)))
+
+
+def _others(ctx: click.Context, yard: Yard) -> None:
+    """What one may look for instead: the yard's own stacks, and the runs of this directory."""
+    from stackyard.cli.jobs import runs
+
+    stacks = sorted({row["module"] for row in listing(Yard(yard.root))})
+    if stacks:
+        echo(f"stacks of this yard (stackyard list): {some(stacks, 10)}")
+    ctx.invoke(runs.command, everywhere=False, as_json=False)
 
 
 def _row(yard: Yard, name: str, loaded: set[str]) -> dict[str, Any]:

@@ -269,3 +269,12 @@ def find_here(context: Context, name: str) -> RunPaths:
     from stackyard.launch.api.runs import find_run
 
     return find_run(name, _directory(context))
+
+
+def is_run(context: Context, name: str) -> bool:
+    """Whether a run has this name, as seen from this directory."""
+    try:
+        find_here(context, name)
+    except InputError:
+        return False
+    return True

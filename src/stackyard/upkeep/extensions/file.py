@@ -224,9 +224,9 @@ def chosen(yard: Yard, named: str | None) -> str:
     if named is not None:
         name = named.partition("/")[0]
         if name not in own:
-            hint = (
-                f"yours are {', '.join(own)}" if own else "create one: stackyard extend --name NAME --pip REQUIREMENT"
-            )
+            is_stack = any(row["stack"] == name for row in catalogue.listing(yard))
+            stack = f"{name} is a stack: stackyard lock FILE --update renews its lock; then deploy FILE"
+            hint = stack if is_stack else f"yours are {', '.join(own)}" if own else _CREATE
             raise InputError(f"no such extension in {yard.root}: {named}", hint=hint)
         return name
     shown = [entry.stack for entry in catalogue.loaded(yard, os.environ) if entry.stack in own]
