@@ -85,7 +85,8 @@ def test_deepspeed_gets_its_option_where_it_is_parsed(tmp_path: Path) -> None:
 
 def test_jax() -> None:
     program = made("jax", where=layout(gpus=1))
-    assert program.variables["JAX_COORDINATOR_ADDRESS"] == "${MASTER_ADDR}:${MASTER_PORT}"
+    assert program.variables["JAX_COORDINATOR_ADDRESS"] == "${STACKYARD_MASTER}"
+    assert program.variables["KERAS_DISTRIBUTION_JOB_ADDRESSES"] == "${STACKYARD_MASTER}"
     assert program.variables["JAX_LOCAL_DEVICE_IDS"] == "${STACKYARD_DEVICE}"
     assert "JAX_LOCAL_DEVICE_IDS" not in made("jax").variables
     assert made("jax", context=BackendContext(launcher="srun")).findings == ()
@@ -118,6 +119,13 @@ CHOICES = {
     "from mpi4py import MPI\nimport torch\n": "mpi",
     "from torch import nn\n": "torchrun",
     "from transformers import Trainer\n": "torchrun",
+    "import tensorflow as tf, torch\n": "torchrun",
+    "import tensorflow as tf, jax\n": "jax",
+    "from tensorflow import keras\n": "tensorflow",
+    "import keras\n": "tensorflow",
+    "import transformers, tensorflow\n": "tensorflow",
+    "import os\nos.environ['KERAS_BACKEND'] = 'jax'\nimport keras\n": "jax",
+    "import os\nos.environ.setdefault('KERAS_BACKEND', 'torch')\nimport keras\n": "torchrun",
     "import torchvision_nothing, os\n": "any",
     "from . import torch\n": "any",
     "# import torch\nx = 'import torch'\n": "any",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Repeat, Workspace
 
 LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
-BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "ray", "any"]
+BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "tensorflow", "ray", "any"]
 
 
 class PluginName(click.ParamType):  # type: ignore[type-arg]

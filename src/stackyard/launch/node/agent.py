@@ -45,7 +45,7 @@ RECORDER = "stacks/recorder/rank-{rank}"
 """Below the run directory: what `torchfrtrace` reads."""
 REFRESH_SHARE = 400
 """The lists of processes are read so seldom that reading them takes at most one part in so many of the time."""
-VARIABLE = re.compile("MASTER_ADDR|MASTER_PORT|STACKYARD_(?:ADDR|PORT)_[A-Z0-9_]+")
+VARIABLE = re.compile("MASTER_ADDR|MASTER_PORT|STACKYARD_(?:ADDR|PORT)_[A-Z0-9_]+|STACKYARD_PEERS(?:_[A-Z0-9_]+)?")
 """What the hub may set; a shell reads it."""
 
 
@@ -197,8 +197,9 @@ class Agent:
         self._flushed()
 
     def _ports(self) -> "list[dict[str, Any]]":
-        """The ports of this node if a role begins here, as on the node of task 0; held from now on."""
+        """The ports of the roles that begin on this node, as on that of task 0, and of its tasks; held from now on."""
         count = self.file["ports"] if self.node == 0 else dict(self.file["more_ports"]).get(self.node, 0)
+        count += self.tasks if self.file["task_ports"] else 0
         if not count:
             return []
         self.held = [hold_port() for _ in range(count)]

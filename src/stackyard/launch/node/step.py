@@ -31,7 +31,8 @@ foreground, both streams into the rank's log.
     agent to hub                                                hub to agent
     {"hello": {"host", "addresses": [..], "node",               {"go": {"MASTER_ADDR": .., "MASTER_PORT": ..}}
                "pid", "facts", "stage", "lacks"}}
-    {"ports": [29411, ..]}          (first node of a role)      {"stop": "message"}
+    {"ports": [29411, ..]}          (first node of a role, or   {"stop": "message"}
+                                    with `task_ports` each)
     {"start": {"task", "local", "pid", "cpus", "gpus"}}         {"signal": "USR1"}      to the topmost processes of each
     {"exit": {"task", "code", "tail": ["last lines"],                                   rank that handle it, no others
               "how": "killed" or "orphaned",                    {"stacks": true}
@@ -143,6 +144,8 @@ class StepFile:
         blocks: in a job with several roles, the tasks of the nodes, block by block; then `roles` has the roles, and
             `slots` and `tasks_per_node` are those of the first node only.
         more_ports: the number of ports to bind on nodes other than that of task 0.
+        task_ports: whether a port is bound for each task too, on its own node; the hub then passes the addresses of all
+            tasks to each (STACKYARD_PEERS).
         shown: the tasks whose output is streamed as the first one's: the first of each role.
         sizes_s: the interval for checking the length of logs that are not streamed; 0: no checks after the first
             output.
@@ -169,6 +172,7 @@ class StepFile:
     ports: int = 1
     attempt: int = 1
     more_ports: tuple[tuple[int, int], ...] = ()
+    task_ports: bool = False
     blocks: tuple[PlannedBlock, ...] = ()
     roles: tuple[PlannedRole, ...] = ()
     shown: tuple[int, ...] = (0,)
@@ -253,8 +257,11 @@ class StepFile:
 
     @property
     def ports_of(self) -> dict[int, int]:
-        """The number of ports to bind, by node."""
-        return {0: self.ports, **dict(self.more_ports)}
+        """The number of ports to bind, by node: those of the roles that begin there, then those of its tasks."""
+        ports = {0: self.ports, **dict(self.more_ports)}
+        if not self.task_ports:
+            return ports
+        return {node: ports.get(node, 0) + len(self.tasks_of(node)) for node in range(self.nodes)}
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, without the secret."""

@@ -26,7 +26,7 @@ from stackyard.launch.plan import (
     terminals,
 )
 from stackyard.launch.plan.allocated import left_over
-from stackyard.launch.plan.backends.source import fork_findings
+from stackyard.launch.plan.backends.source import fork_findings, keras_findings
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import is_spectrum, launcher_name, of_kind, with_mpi, with_pmi
 from stackyard.launch.plan.context import PlanContext
@@ -77,7 +77,7 @@ def make_plan(
     if intent.roles and program is None:
         from stackyard.launch.plan.roles import plan_roles  # late: it is made of the parts of this module
 
-        return plan_roles(intent, site, context, hosts, head)
+        return plan_roles(backends.settled(intent), site, context, hosts, head)
     _check_program(intent, program)
     if intent.start_method and not site.launch.probe:
         raise InputError("the probe sets the start method, and launch.probe is false in site.yaml",
@@ -150,12 +150,23 @@ def hosts_of(intent: Intent, context: PlanContext) -> tuple[str, ...]:
     return have[: intent.nodes]
 
 
+_ALONE = backends.BackendContext()
 _GLOO = "; or --controller gloo"
 
 
-def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[str] | None) -> RankProgram:
-    """The program as the backend runs it. The preflight's own program gets the backend's MPI wiring only."""
-    backend_context = backends.BackendContext(in_container=bool(intent.container), launcher=launcher)
+def program_of(
+    intent: Intent,
+    layout: Layout,
+    launcher: str,
+    program: Sequence[str] | None,
+    role: backends.BackendContext = _ALONE,
+) -> RankProgram:
+    """The program as the backend runs it. The preflight's own program gets the backend's MPI wiring only.
+
+    Args:
+        role: has the role of the program, in a job with several.
+    """
+    backend_context = replace(role, in_container=bool(intent.container), launcher=launcher)
     if program is None:
         name, reason = backends.choose(intent)
         rank_program = backends.get(name).program(intent, layout, backend_context)
@@ -170,7 +181,8 @@ def program_of(intent: Intent, layout: Layout, launcher: str, program: Sequence[
         return replace(
             rank_program, backend=name, variables={**rank_program.variables, **method},
             reasons=(*reason, *rank_program.reasons),
-            findings=(*rank_program.findings, *fork_findings(intent, over_mpi=over_mpi)),
+            findings=(*rank_program.findings, *fork_findings(intent, over_mpi=over_mpi),
+                      *keras_findings(intent, layout.ranks)),
         )  # fmt: skip
     name, _ = backends.choose(intent)
     wired = name == "mpi" or (name == "horovod" and intent.controller != "gloo")

@@ -170,6 +170,8 @@ class RankProgram:
         variables: for every task; values may hold ``${NAME}`` in the same way.
         mpi: the tasks are MPI processes, and the launcher provides their PMI; or they may be, unless `certain`.
         ports: the number of ports to bind on rank 0's node and passed to all: MASTER_PORT, STACKYARD_PORT_1, ...
+        task_ports: whether a port is bound for each task, on its own node: the addresses of all tasks are passed to
+            each as a JSON list in STACKYARD_PEERS, in a job with roles STACKYARD_PEERS_WORKER for the role `worker`.
         sidecar: a program that the agent of rank 0's node runs beside the ranks (Horovod's rendezvous server), which
             ends with them; its output goes to logs/sidecar.log.
         ranks_per_task: the number of ranks of each task (torchrun: ranks per node).
@@ -182,6 +184,7 @@ class RankProgram:
     mpi: bool = False
     certain: bool = True
     ports: int = 1
+    task_ports: bool = False
     sidecar: tuple[str, ...] = ()
     ranks_per_task: int = 1
     backend: str = ""

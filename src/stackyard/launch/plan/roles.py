@@ -15,7 +15,7 @@ from stackyard.core.findings import refuse
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.roles import PlacedRole, place_roles, rank_in_role, together, whole_nodes
-from stackyard.launch.plan import launchers, make, removing, terminals
+from stackyard.launch.plan import backends, launchers, make, removing, terminals
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine, Plan, PlannedRole, RankProgram
@@ -48,7 +48,7 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
         refuse(role.layout.findings)
     case = _Case(intent, site, context, _launcher(intent, site, context))
     # a role's ranks, and its tasks: what the launcher starts (torchrun once per node, whatever the ranks)
-    programs = [make.program_of(intent.of_role(role.name), role.layout, case.launcher, None) for role in placed]
+    programs = _programs(intent, placed, case.launcher)
     _check(intent, placed, programs)
     tasks = [replace(role, layout=rank_program.layout) for role, rank_program in zip(placed, programs, strict=True)]
     layout, every = together(placed, names[: intent.nodes]), together(tasks, names[: intent.nodes])
@@ -75,6 +75,18 @@ def plan_roles(intent: Intent, site: Site, context: PlanContext, hosts: Sequence
         ),
         roles=roles, stage=stage,
     )  # fmt: skip
+
+
+def _programs(intent: Intent, placed: Sequence[PlacedRole], launcher: str) -> list[RankProgram]:
+    """The program of each role; a backend gets the ranks of all roles that have it too."""
+    own = [intent.of_role(role.name) for role in placed]
+    names = [backends.choose(one)[0] for one in own]
+    programs = []
+    for one, name, role in zip(own, names, placed, strict=True):
+        alike = {other.name: other.layout.ranks for other, its in zip(placed, names, strict=True) if its == name}
+        context = backends.BackendContext(role=role.name, roles=alike, serves=intent.roles[role.name].serves)
+        programs.append(make.program_of(one, role.layout, launcher, None, context))
+    return programs
 
 
 def _launcher(intent: Intent, site: Site, context: PlanContext) -> str:

@@ -26,12 +26,17 @@ def hub_addresses(interfaces: Interfaces, interface: str, *, alone: bool) -> lis
 
 def with_port(addresses: Sequence[str], port: int) -> tuple[str, ...]:
     """``address:port`` for each address."""
-    return tuple(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in addresses)
+    return tuple(endpoint(one, port) for one in addresses)
+
+
+def endpoint(address: str, port: int) -> str:
+    """``address:port``; an IPv6 address in brackets, as gRPC and TensorFlow require."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def master_address(
     host: str, interfaces: Interfaces, peer: str, interface: str, nodes: int, *,
-    met: Sequence[str] = (), others: Collection[str] = (),
+    met: Sequence[str] = (), others: Collection[str] = (), which: str = "the node of rank 0",
 ) -> str:  # fmt: skip
     """MASTER_ADDR: the address at which the other nodes reach the node of rank 0.
 
@@ -44,6 +49,7 @@ def master_address(
         peer: the source address of its agent's connection.
         met: the hub's own addresses at which the agents of the other nodes have connected.
         others: the other nodes' addresses. One that they have too (a bridge of a container engine) is the last choice.
+        which: what the node is, for the error.
 
     Raises:
         StackyardError: the node has only loopback addresses or no interface of that name, and there are several nodes.
@@ -54,14 +60,14 @@ def master_address(
     every = [one for one in outside if one not in others] or outside
     if not every:
         raise StackyardError(
-            f"{host}, the node of rank 0, has only loopback addresses: {nodes} nodes cannot connect to it",
+            f"{host}, {which}, has only loopback addresses: {nodes} nodes cannot connect to it",
             hint="set launch.interface in site.yaml to an interface that all nodes share",
         )
     if interface:
         named = [one for one in on_interface(interfaces, interface) if one in every]
         if not named:
             raise StackyardError(
-                f"launch.interface {interface} not found on {host}, the node of rank 0; it has "
+                f"launch.interface {interface} not found on {host}, {which}; it has "
                 f"{', '.join(name for name in interfaces if name != 'lo')}",
                 hint="correct launch.interface in site.yaml",
             )

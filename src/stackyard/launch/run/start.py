@@ -111,7 +111,7 @@ def _stage(plan: Plan, options: WatchOptions) -> PlannedStage | None:
 def _roles(plan: Plan) -> dict[str, Any]:
     """The fields of plan.json for a job with several roles."""
     if not plan.roles:
-        return {"ports": plan.program.ports}
+        return {"ports": plan.program.ports, "task_ports": plan.program.task_ports}
     layout, ports = plan.program.layout, dict[int, int]()
     for role in plan.roles:
         ports[role.first] = ports.get(role.first, 0) + role.plan.program.ports
@@ -125,6 +125,7 @@ def _roles(plan: Plan) -> dict[str, Any]:
             for role in plan.roles for own in (role.plan.program,)
         ),
         "ports": ports.pop(0), "more_ports": tuple(ports.items()),
+        "task_ports": any(role.plan.program.task_ports for role in plan.roles),
         "shown": tuple(first_rank(plan, index) for index in range(len(plan.roles))),
     }  # fmt: skip
 

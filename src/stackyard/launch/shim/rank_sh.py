@@ -196,6 +196,8 @@ def _environment(file: StepFile, plan: Plan, name: str = "sy_environment") -> st
         f"  export STACKYARD_ATTEMPT={file.attempt}",
         '  export STACKYARD_STEP="$sy_step" STACKYARD_HOST="$sy_host" STACKYARD_DIR="$sy_dir"',
         '  sy_interface "${MASTER_ADDR-}"; export STACKYARD_INTERFACE',
+        '  export STACKYARD_MASTER="${MASTER_ADDR-}:${MASTER_PORT-}"',
+        '  [[ ${MASTER_ADDR-} != *:* ]] || STACKYARD_MASTER="[$MASTER_ADDR]:${MASTER_PORT-}"',
         f"  export OMP_NUM_THREADS={plan.layout.threads}",
         '  export USER="${USER:-${LOGNAME:-$UID}}"',
         '  export STACKYARD_WIRE_1="$sy_step" STACKYARD_WIRE_2="$sy_step"',

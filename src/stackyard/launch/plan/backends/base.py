@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -34,11 +36,17 @@ class BackendContext:
         step: the step's directory, for a program's own files, where ``${STACKYARD_STEP}`` cannot be used.
         in_container: the program runs in an image, where only bound host paths exist.
         launcher: the launcher of the tasks (``local`` provides no PMI); empty: not known yet.
+        role: the role of the job whose program this is; empty: a job with one program.
+        roles: the number of ranks of each role of the job that has this backend.
+        serves: the role is ended when the others have ended.
     """
 
     step: str = ""
     in_container: bool = False
     launcher: str = ""
+    role: str = ""
+    roles: Mapping[str, int] = field(default_factory=dict)
+    serves: bool = False
 
 
 @runtime_checkable

@@ -98,6 +98,14 @@ class DeepSpeed:
         )  # fmt: skip
 
 
+KERAS = {
+    "KERAS_DISTRIBUTION_JOB_ADDRESSES": "${STACKYARD_MASTER}",
+    "KERAS_DISTRIBUTION_NUM_PROCESSES": "${WORLD_SIZE}",
+    "KERAS_DISTRIBUTION_PROCESS_ID": "${RANK}",
+}
+"""For ``keras.distribution.initialize()``, which only Keras' JAX backend has; of several addresses it uses the first
+(keras/src/backend/jax/distribution_lib.py, 3.15)."""
+
 DETECTED = ("", "srun", "mpirun")
 """Launchers under which ``jax.distributed.initialize()`` detects the number and IDs of its processes."""
 
@@ -108,7 +116,7 @@ class Jax:
     ``jax.distributed.initialize`` (jax/_src/distributed.py, 0.10) reads JAX_COORDINATOR_ADDRESS,
     JAX_COORDINATOR_BIND_ADDRESS and JAX_LOCAL_DEVICE_IDS. It reads *no* variable for the number and the ID of
     processes: those come from its arguments, or from variables of Slurm or Open MPI. JAX_NUM_PROCESSES and
-    JAX_PROCESS_ID are set for programs that pass them on.
+    JAX_PROCESS_ID are set for programs that pass them on. ``keras.distribution.initialize`` reads `KERAS`.
     """
 
     name = "jax"
@@ -117,9 +125,9 @@ class Jax:
         """One task per rank, the coordinator on rank 0's node."""
         variables = {
             **UNBUFFERED,
-            "JAX_COORDINATOR_ADDRESS": "${MASTER_ADDR}:${MASTER_PORT}",
+            "JAX_COORDINATOR_ADDRESS": "${STACKYARD_MASTER}",
             "JAX_COORDINATOR_BIND_ADDRESS": "0.0.0.0:${MASTER_PORT}",
-            "JAX_NUM_PROCESSES": "${WORLD_SIZE}", "JAX_PROCESS_ID": "${RANK}",
+            "JAX_NUM_PROCESSES": "${WORLD_SIZE}", "JAX_PROCESS_ID": "${RANK}", **KERAS,
         }  # fmt: skip
         if layout.gpus_per_rank == 1:
             variables["JAX_LOCAL_DEVICE_IDS"] = "${STACKYARD_DEVICE}"

@@ -104,6 +104,52 @@ def uses_mpi(intent: Intent) -> tuple[bool | None, str]:
     return (False, "") if is_plain else (None, program_source.unread)
 
 
+def keras_backend(intent: Intent) -> str:
+    """Keras' backend as a program or its job chooses it: KERAS_BACKEND; empty: not chosen there.
+
+    https://keras.io/getting_started/#configuring-your-backend: a variable, or set in the program before the import.
+    """
+    if "KERAS_BACKEND" in intent.variables:
+        return intent.variables["KERAS_BACKEND"]
+    for tree in read(intent).trees.values():
+        for node in ast.walk(tree):
+            words: list[ast.expr] = []
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+                words = [node.targets[0].slice, node.value]
+            elif isinstance(node, ast.Call) and _called(node) in ("setdefault", "putenv"):
+                words = node.args
+            values = [word.value for word in words if isinstance(word, ast.Constant)]
+            if values[:1] == ["KERAS_BACKEND"]:
+                return str(values[-1])
+    return ""
+
+
+_DISTRIBUTED = ("DistributedDataParallel", "init_process_group", "FullyShardedDataParallel", "fully_shard")
+
+
+def keras_findings(intent: Intent, ranks: int) -> tuple[Finding, ...]:
+    """A warning for a Keras program whose backend has no multi-process form, in a job with several ranks.
+
+    Only ``keras.distribution`` with JAX, and `tf.distribute` with TensorFlow have one (keras 3.15).
+    """
+    name = keras_backend(intent)
+    program_source = read(intent)
+    place = program_source.imported("keras")
+    if ranks == 1 or place is None or name in ("", "jax", "tensorflow"):
+        return ()
+    nodes = (node for tree in program_source.trees.values() for node in ast.walk(tree))
+    if any(getattr(node, "attr", getattr(node, "id", "")) in _DISTRIBUTED for node in nodes):
+        return ()
+    return (
+        Finding(
+            "keras-alone", "warning", f"each of the {ranks} ranks trains alone: Keras has no multi-process form with "
+            f"its backend {name}", "only its JAX and TensorFlow backends train over several processes",
+            "use KERAS_BACKEND=jax with keras.distribution.initialize(), or tf.distribute.MultiWorkerMirroredStrategy; "
+            "with torch, wrap the model in DistributedDataParallel", Where(place.file, place.line),
+        ),
+    )  # fmt: skip
+
+
 VERBS_PACKAGES = ("ucp", "ucxx", "pyverbs", "nixl", "deep_ep", "mooncake", "nvshmem")
 """Packages that register memory with a network adapter in their process."""
 
