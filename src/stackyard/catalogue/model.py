@@ -127,8 +127,18 @@ class Stack:
 
     def before(self, revision: Revision) -> Revision | None:
         """The previous revision of the same variant, to which one is compared."""
-        older = self.revisions[self.revisions.index(revision) + 1 :]
-        return next((r for r in older if r.entry.variant == revision.entry.variant and r.facts), None)
+        return self._before.get(revision.module)
+
+    @cached_property
+    def _before(self) -> dict[str, Revision]:
+        last: dict[str, Revision] = {}
+        before: dict[str, Revision] = {}
+        for revision in reversed(self.revisions):
+            if revision.entry.variant in last:
+                before[revision.module] = last[revision.entry.variant]
+            if revision.facts:
+                last[revision.entry.variant] = revision
+        return before
 
     @property
     def summary(self) -> str:
