@@ -6,9 +6,11 @@ Ranks that are never connected to another one are the dearest, since they are lo
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from benchmarks.agent_cpu import share
@@ -17,6 +19,7 @@ from benchmarks.tools import STACKYARD, scratch
 
 RANKS, FILES, CONNECTIONS = 64, 200, 10
 MOST, WORK = 0.5, 2500
+MANY = 10_000
 ON, OFF = ("--backend", "torchrun", "--world-check"), ("--backend", "torchrun", "--no-world-check")
 ALONE = f"""\
 import socket, time
@@ -37,7 +40,7 @@ print("took", time.monotonic() - begun, flush=True)
 
 
 def measure(pairs: int = 8) -> list[Figure]:
-    """The agent's part of a core with and without looking, and what a job's work takes with and without."""
+    """The agent's part of a core and what a job's work takes, with and without looking; and what the hub joins."""
     looking, without = (100 * share(RANKS, ALONE, *options) for options in (ON, OFF))
     each = f"{FILES + 2 * CONNECTIONS} descriptors"
     of_agent = Figure(
@@ -48,7 +51,32 @@ def measure(pairs: int = 8) -> list[Figure]:
         (directory / "works.py").write_text(WORKS)
         times = alternate(lambda: _took(directory, *ON), lambda: _took(directory, *OFF), pairs, warm_up=0)
     job = figure_of("work of a job of two ranks that are never connected", "without looking", times, 1.01, unit="s")
-    return [of_agent, job]
+    return [of_agent, job, *map(_joined, ("through rank 0", "each with 16 others"))]
+
+
+def _joined(how: str) -> Figure:
+    """Seconds of processor in which the hub joins the ends of ten times as many ranks, for each of those of a tenth."""
+    few, many = _join_s(how, MANY // 10), _join_s(how, MANY)
+    return Figure(f"ends of {MANY:,} ranks, connected {how}, joined: time for each", f"of {MANY // 10:,}",
+                  (many / few / 10,), 3, absolute=f"{1000 * many:.0f} : {1000 * few:.0f} ms for all")  # fmt: skip
+
+
+def _join_s(how: str, ranks: int) -> float:
+    from stackyard.launch.run.alone import Edges
+
+    rng, edges = random.Random(ranks), Edges()
+    found = []
+    for rank in range(ranks):
+        to = [0] if how == "through rank 0" else [rng.randrange(ranks) for _ in range(16)]
+        found.append((rank, [(f"{rank}:{9000 + port}", f"{other}:29400") for port, other in enumerate(to)]))
+        found.append((rank, [(f"{rank}:29400", f"{rng.randrange(ranks)}:9000")]))
+    rng.shuffle(found)
+    begun = time.process_time()
+    for one in found:
+        edges.heard([one])
+    took = time.process_time() - begun
+    assert len(edges.met) > 0.99 * ranks
+    return took
 
 
 def _took(directory: Path, *options: str) -> float:

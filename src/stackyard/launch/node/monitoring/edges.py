@@ -10,6 +10,7 @@ imports (see `stackyard.launch.node.agent`).
 """
 # ruff: noqa: PTH116, PTH208
 
+import contextlib
 import os
 import sys
 import time
@@ -66,7 +67,9 @@ class Edges:
         self._traced_at, self._traced = 0.0, False
         self._begun = self._spent = 0.0
         self._boot = slurp("/proc/sys/kernel/random/boot_id")[:8]
-        self._own = network("self") if on else 0
+        self._own = 0
+        with contextlib.suppress(OSError):  # then each rank is in doubt
+            self._own = network("self")
 
     def began(self, variables: "dict[str, Any]") -> "None":
         """Remember the ports at which rank 0 may be reached."""
