@@ -25,6 +25,9 @@ PAGES = sorted(
 """All but those about plans."""
 COMMAND = re.compile(r"stackyard(?= )((?: (?:[^\s`|;&()\"#]|\"[^\"]*\")+)+)")
 FOREIGN = {
+    "--project": "julia",
+    "--mem": "srun",
+    "--latency-wait": "snakemake",
     "--mpi": "srun", "--overlap": "srun", "--nodelist": "srun", "--smpiargs": "jsrun", "--binding-args": "horovodrun",
     "--shm-size": "podman", "--offload-arch": "hipcc", "--host": "mpirun", "--hostfile": "mpirun",
 }  # fmt: skip
@@ -95,7 +98,7 @@ def test_the_commands_of_messages_parse() -> None:
 def test_the_options_of_remedies_are_options() -> None:
     """Of `launch` or `submit`, or of another program that the remedy is about."""
     verbs = [cli.get_command(click.Context(cli), verb) for verb in ("launch", "submit")]
-    ours = {word for verb in verbs if verb for param in verb.params for word in param.opts}
+    ours = {word for verb in verbs if verb for param in verb.params for word in (*param.opts, *param.secondary_opts)}
     named_options = {
         (rule.name, word) for rule in rules() for word in re.findall(r"(?<![\w=-])(--[a-z][\w-]*)", rule.remedy)
     }
