@@ -23,6 +23,7 @@ from stackyard.launch.node.ranks import Rank
 from stackyard.launch.records.outcome import Cause, Failure, StepResult
 from stackyard.launch.run import alone
 from stackyard.launch.run.alone import Edges, verdicts
+from support import programs
 from support.watched import Running, local_line, make_plan
 
 MEETS = str(Path(__file__).parent / "programs" / "meets.py")
@@ -159,6 +160,67 @@ def test_a_look_examines_only_new_connections(monkeypatch: pytest.MonkeyPatch, s
             edges.look([rank], float(now))
         assert len(examined) <= seen + agents_edges.AFTER
         shim.communicate("\n")
+
+
+ENDS = ("""\
+import socket, time
+kept = socket.create_server(("fd00::1", 7001), family=socket.AF_INET6).accept()
+time.sleep(60)
+""", """\
+import socket, time
+while True:
+    try:
+        kept = socket.create_connection(("fd00::1", 7001))
+        break
+    except OSError:
+        time.sleep(0.1)
+time.sleep(60)
+""")  # fmt: skip
+LOOKS_UNTIL = """\
+import json, os, signal, subprocess, sys, time
+from stackyard.launch.node.monitoring.edges import Edges
+from stackyard.launch.node.ranks import Rank
+shim = subprocess.Popen(["sh", "-c", '"$0" -c "$1" & wait', sys.executable, sys.argv[2]])
+edges, rank, found, until = Edges(True), Rank(int(sys.argv[1]), 0, shim.pid), [], time.monotonic() + 60
+while not found and time.monotonic() < until:
+    time.sleep(0.3)
+    rank.refresh()
+    found = edges.look([rank], time.monotonic())
+print(json.dumps(found), flush=True)
+sys.stdin.read()
+for pid in rank.below:
+    os.kill(pid, signal.SIGKILL)
+"""
+
+
+def test_two_nodes_that_have_ipv6_only() -> None:
+    """Each in a network of its own, as on two machines; neither has an IPv4 address."""
+    ip = programs.need("ip")
+    if os.geteuid():
+        pytest.skip("needs root, for network namespaces")
+    names = [f"sy6-{os.getpid()}-{number}" for number in range(2)]
+    link = ("link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", names[1])
+    looking = []
+    try:
+        for name in names:
+            subprocess.run([ip, "netns", "add", name], check=True)
+        subprocess.run([ip, "-n", names[0], *link], check=True)
+        for number, name in enumerate(names):
+            address = ("addr", "add", f"fd00::{number + 1}/64", "dev", "v0", "nodad")
+            subprocess.run([ip, "-n", name, *address], check=True)
+            subprocess.run([ip, "-n", name, "link", "set", "v0", "up"], check=True)
+        for number, name in enumerate(names):
+            words = [ip, "netns", "exec", name, sys.executable, "-c", LOOKS_UNTIL, str(number), ENDS[number]]
+            looking.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        edges = Edges()
+        found = [json.loads(one.stdout.readline()) for one in looking if one.stdout]
+        assert edges.heard(found[0]) == []
+        assert sorted(edges.heard(found[1])) == [0, 1]
+    finally:
+        for one in looking:
+            one.communicate("", timeout=60)
+        for name in names:
+            subprocess.run([ip, "netns", "del", name], check=False)
 
 
 @pytest.mark.parametrize(
