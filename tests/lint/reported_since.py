@@ -80,6 +80,29 @@ SINCE: dict[str, tuple[str, str, str, str]] = {
         "#!/bin/bash\nsbatch --time=10 --export=ALL,A=1 --bin_dir=/y job.sh\n", " --bin_dir", ",bin_dir", "",
     ),
     "bash-in-sh 3": (_ONE + "sh p.py a b\n", "sh p.py", "bash p.py", "#!/bin/bash\nlist=(1 2)\n"),
+    "ssh-without-environment": (
+        _NODES + "module load python\nssh n1 python w.py &\nsrun ./a.out\nwait\n",
+        "ssh n1 python", "srun -w n1 python", "",
+    ),
+    "rank-in-batch-body 3": (
+        _HEAD + "#SBATCH --ntasks=4\nsrun ./work --rank $SLURM_PROCID\n", "./work --rank $SLURM_PROCID",
+        "bash -c './work --rank $SLURM_PROCID'", "",
+    ),
+    "variable-not-set 3": (_PBS + "cd $PBS_O_WORKDIR\n./work $PBS_ARRAY_INDEX\n", " $PBS_ARRAY_INDEX", "", ""),
+    "variable-not-set 4": (_ONE + "#SBATCH -o log_%a.out\n./work\n", "log_%a", "log_%j", ""),
+    "mpi-program-alone 2": (
+        _HEAD + "#SBATCH --ntasks=1\n#SBATCH -c 16\n/opt/orca/orca mol.inp\n",
+        "--ntasks=1\n#SBATCH -c", "-N 1\n#SBATCH -n", "",
+    ),
+    "threads-over-chunk 2": (
+        "#!/bin/bash\n#PBS -l select=2:ncpus=64\n#PBS -l walltime=01:00:00\ncd $PBS_O_WORKDIR\n"
+        "mpiexec -n 64 --ppn 32 --depth=8 ./hello\n", "--depth=8", "--depth=2", "",
+    ),
+    "time-format 2": ("#!/bin/bash\n#SBATCH -t 24\n#SBATCH --ntasks=1\n./work\n", "-t 24", "-t 24:00:00", ""),
+    "bash-in-sh 4": (
+        "#!/bin/sh\n#SBATCH --time=10\n#SBATCH --ntasks=1\n./work &> log\n", "bin/sh", "bin/bash", "",
+    ),
+    "option-value 4": (_ONE + "#SBATCH --gres=gpus:1\n./work\n", "gpus:1", "gpu:1", ""),
     "path-replaced 2": (
         _ONE + "module load cuda\nexport LD_LIBRARY_PATH=/opt/lib\n./a.out\n",
         "/opt/lib", "/opt/lib:$LD_LIBRARY_PATH", "",
@@ -166,7 +189,8 @@ LINES_SINCE = {
     "expanded-at-submission 2": 6, "bash-in-sh 2": 4, "unset-before-activate 2": 5,
     "node-loop-on-first-node": 7, "copies-of-one-program": 5, "lightning-devices": 7,
     "conda-activate-hook": 5, "module-hides-environment": 6,
-    "isolated-gpu-by-local-rank": 7, "copies-of-one-program 2": 4, "heap-over-memory 2": 5,
+    "isolated-gpu-by-local-rank": 7, "copies-of-one-program 2": 4, "heap-over-memory 2": 5, "bash-in-sh 4": 4,
+    "mpi-program-alone 2": 5,
 }  # fmt: skip
 
 SLIPS: dict[str, tuple[str, str]] = {
@@ -185,6 +209,10 @@ SLIPS: dict[str, tuple[str, str]] = {
     "exported array": ("export TMPDIR=(a b)\n./work", "DIRS=(a b)\n./work ${DIRS[0]}"),
     "quoted star": ('rsync -a "out/*" /data', 'rsync -a "out"/* /data'),
     "quotes for a command": ("./work --nodes='cat $SLURM_JOB_ID.hosts'", './work --nodes="$(cat $SLURM_JOB_ID.hosts)"'),
+    "a shell of a step": ("srun --pty bash\n./work", "srun ./work"),
+    "detached": ("screen -dmS run ./work", "./work"),
+    "dependency": ("sbatch --dependency=after_ok:123 b.sh", "sbatch --dependency=afterok:123 b.sh"),
+    "behind exit": ("./work\nexit 0\n./more", "./work\n./more\nexit 0"),
     "a shell": ("csh\n./work", "csh -c ./work"),
     "no command": ("apptainer exec i.sif\n./work", "apptainer exec i.sif ./work"),
     "scheduler in the image": ("apptainer exec i.sif scontrol show job", "scontrol show job"),

@@ -130,11 +130,8 @@ def address_localhost(case: Case) -> Iterator[Hit]:
     ]
     for address in addresses(case):
         if _LOCAL.match(address.text.strip("[]")) and not single and "LAUNCH_NODE_IPADDR:-" not in case.script.code:
-            yield Hit(
-                address.line,
-                f"{address.option} is {address.text} in a job of {nodes} nodes",
-                f"{_set(address, _start(case))}",
-            )
+            yield Hit(address.line, f"{address.option} is {address.text} in a job of {nodes} nodes",
+                      f"{_set(address, _start(case))}")  # fmt: skip
 
 
 def _set(address: Address, value: str) -> str:
@@ -165,12 +162,8 @@ def address_own_name(case: Case) -> Iterator[Hit]:
         if not own:
             continue
         if address.per_rank and nodes != 1:
-            yield Hit(
-                address.line,
-                f"{address.option} is each task's own hostname",
-                _set(address, _start(case)),
-                None if nodes else "note",
-            )
+            yield Hit(address.line, f"{address.option} is each task's own hostname", _set(address, _start(case)),
+                      None if nodes else "note")  # fmt: skip
         elif launch_node and any(launch.kind == "jsrun" for launch in case.launches):
             yield Hit(
                 address.line, f"{address.option} is the launch node, where no rank runs", _set(address, _start(case))
@@ -202,22 +195,15 @@ def address_launch_node(case: Case) -> Iterator[Hit]:
         wrong = re.search(r"SLURM_LAUNCH_NODE_IPADDR|SLURM_SUBMIT_HOST|PBS_O_HOST|LSB_SUB_HOST", address.origin)
         if wrong:
             inside = address.per_rank and "LAUNCH" in wrong.group()
-            yield Hit(
-                address.line,
-                f"{address.option} comes from ${wrong.group()}",
-                _set(address, _start(case)),
-                "note" if inside else None,
-            )
+            yield Hit(address.line, f"{address.option} comes from ${wrong.group()}", _set(address, _start(case)),
+                      "note" if inside else None)  # fmt: skip
     yield from _not_rank_0(case)
     for launch in case.launches:
         source = case.source(launch)
         if source and source.launch_node_line:
-            yield Hit(
-                launch.line,
-                f"{source.file}:{source.launch_node_line} reads rank 0's address from SLURM_LAUNCH_NODE_IPADDR",
-                "set MASTER_ADDR in the script",
-                "note",
-            )
+            yield Hit(launch.line,
+                      f"{source.file}:{source.launch_node_line} reads rank 0's address from SLURM_LAUNCH_NODE_IPADDR",
+                      "set MASTER_ADDR in the script", "note")  # fmt: skip
 
 
 _LAST = re.compile(
@@ -272,12 +258,8 @@ def address_lsf_first_host(case: Case) -> Iterator[Hit]:
                 address.line, f"the first host of {listed.group()} is the launch node", _set(address, _start(case))
             )
         elif ordered:
-            yield Hit(
-                address.line,
-                f"the hosts of {listed.group()} are sorted: the first one may not be rank 0's",
-                _set(address, _start(case)),
-                "note",
-            )
+            yield Hit(address.line, f"the hosts of {listed.group()} are sorted: the first one may not be rank 0's",
+                      _set(address, _start(case)), "note")  # fmt: skip
 
 
 @rule(
@@ -304,12 +286,9 @@ def fixed_port(case: Case) -> Iterator[Hit]:
             sure = sure and not re.search(rf":?-{text}\}}", case.script.text)  # ${PORT:-29500}: by default
             host = "$MASTER_ADDR:" if "endpoint" in name or name == "tcp://" else ""
             sign = "" if name == "tcp://" else "="
-            yield Hit(
-                line,
-                f"{name} is always {text}",
-                f"{name}{sign}{host}{ports.get(case.script.scheduler, 'a port derived from the job ID')}",
-                None if sure else "note",
-            )
+            yield Hit(line, f"{name} is always {text}",
+                      f"{name}{sign}{host}{ports.get(case.script.scheduler, 'a port derived from the job ID')}",
+                      None if sure else "note")  # fmt: skip
 
 
 def _takes_a_part(request: Request) -> bool:
@@ -400,11 +379,8 @@ def same_port_twice(case: Case) -> Iterator[Hit]:
         if not port.isdecimal() or int(port) == 0 or launch.remote or launch.command.command.within("branch"):
             continue
         if port in seen and seen[port] != launch.line:
-            yield Hit(
-                launch.line,
-                f"port {port} is already used by the launch on line {seen[port]}",
-                f"--master_port={int(port) + 1}",
-            )
+            yield Hit(launch.line, f"port {port} is already used by the launch on line {seen[port]}",
+                      f"--master_port={int(port) + 1}")  # fmt: skip
         seen.setdefault(port, launch.line)
 
 

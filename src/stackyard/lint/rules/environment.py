@@ -33,6 +33,27 @@ def module_hides_environment(case: Case) -> Iterator[Hit]:
                 return
 
 
+_OF_SSH = re.compile(r"ssh (?:-\S+ (?:[\w=]+ )?)*\S+ [\"']?(?:python|ray|mpirun|torchrun|julia|Rscript|\./)")
+
+
+@rule(
+    "ssh-without-environment",
+    "note",
+    why="ssh starts a new shell in the home directory: it has no modules, environments and variables of this one",
+    example="#SBATCH --nodes=2\nmodule load python\nssh $node python worker.py",
+    instead="#SBATCH --nodes=2\nmodule load python\nsrun -N 1 -n 1 -w $node python worker.py",
+)
+def ssh_without_environment(case: Case) -> Iterator[Hit]:
+    """A program that ssh starts, after modules or an environment were loaded here."""
+    loaded = re.search(r"(?m)^[ \t]*(?:module load|ml \w|conda activate|source|\.) ", case.script.code)
+    for command in case.script.commands if loaded and case.script.is_batch else ():
+        if _OF_SSH.match(shown(" ".join(command.argv))):
+            yield Hit(
+                command.line, "ssh starts this without the environment that the script has loaded", "srun -w NODE ..."
+            )
+            return
+
+
 _KEPT = re.compile(
     r"(?:SINGULARITY|APPTAINER)ENV_(?:PMI|SLURM|OMPI|RANK|LOCAL)|--env(?:-file)?[= ]\S*(?:PMI|RANK|SLURM)"
 )

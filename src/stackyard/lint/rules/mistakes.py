@@ -130,8 +130,10 @@ def _literal(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
 
 _SHELLS = re.compile(
     r"(?:/\S*/)?(?:ba|t?c|z|k)?sh(?: -[il]+)*|newgrp \S+|su(?: -)? \S+|screen|tmux|nix-shell"
-    r"|(?:apptainer|singularity) shell .*"
+    r"|(?:apptainer|singularity) shell .*|srun .*--pty (?:\S+ )*?\S*sh(?: -\w+)*|salloc(?: -\S+(?: [\w:,-]+)?)*"
+    r"|qsub .*-I\b.*"
 )
+_DETACHED = re.compile(r"screen (?:-S \S+ )?-\w*d|tmux new(?:-session)? .*-d")
 _OF_HOST = (
     r"(?:apptainer|singularity) (?:exec|run) .*\s(sbatch|squeue|scontrol|qsub|--(?:batchSystem|executor)[ =]slurm)\b"
 )
@@ -141,6 +143,8 @@ def _shells(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
     text, fed = shown(" ".join(command.argv)), command.command.redirects or command.command.fed or command.command.here
     if case.script.is_batch and _SHELLS.fullmatch(text) and not fed:
         return f"{text} gets no commands: the next lines run in the shell of the script, once it has ended", ""
+    if case.script.is_batch and _DETACHED.match(text):
+        return "the job ends while this runs in the background", "the command itself"
     image = command.argv[1:2] == ("exec",) and re.search(r"\.(?:sif|simg)\b.*", text.partition(" exec ")[2])
     if image and re.fullmatch(r"\.(?:sif|simg)", image[0]) and command.argv[0] in ("apptainer", "singularity"):
         return "exec has no command: the next lines run outside of the container", "... IMAGE bash -c '...'"
@@ -173,6 +177,9 @@ _OF_ROWS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"(?:--container-image|\b(?:apptainer|singularity) exec\b)[^'\"|]*?"
                 r"(?:;|&&)\s*((?:python\S*|torchrun|pip) \S+)"),
      "{0} runs outside of the container", "bash -c '...'"),
+    (re.compile(r"\bsbatch .*(?:--dependency|-d)[ =][\"']?"
+                r"(?!(?i:after(?:any|ok|notok|corr|burstbuffer)?[:+]|singleton|expand:))"
+                r"([a-zA-Z]\w*):"), "sbatch has no dependency {0}", "afterok:JOB"),
     (re.compile(r"^!\s*(/\S*sh)\b"), "the # of the first line is missing", "#!{0}"),
     (re.compile(r"\bexport\s+(TMPDIR|\w*PATH|\w+_(?:ARGS|OPTS|FLAGS|DEVICES|THREADS|ADDR|PORT))=\((?!\s*\))"),
      "{0} is an array, which programs do not get", "export {0}='...'"),
@@ -211,6 +218,8 @@ def shell_slip(case: Case) -> Iterator[Hit]:
             if match and f"{match[1]}[" not in case.script.code \
                     and not re.search(rf"'[^']*{re.escape(match[0])}[^']*'", row):  # fmt: skip
                 yield Hit(number, text.format(match[1]), remedy.format(match[1]))
+    if case.script.unreached and case.script.is_batch:
+        yield Hit(case.script.unreached[0], "what stands behind exit or exec is not run", "", "note")
     last = case.script.commands[-1].command if case.script.commands else None
     for word in (*last.words, *(each.value for each in last.assignments if each.value)) if last else ():
         if open_quote(word.raw):

@@ -319,7 +319,16 @@ def queue_of_gpus_without_gpus(case: Case) -> Iterator[Hit]:
     instead="#PBS -l select=2:ncpus=36:mpiprocs=18:ompthreads=2",
 )
 def threads_over_chunk(case: Case) -> Iterator[Hit]:
-    """A chunk of PBS with fewer cores than mpiprocs times ompthreads."""
+    """A chunk of PBS with fewer cores than mpiprocs times ompthreads, or than ranks times depth of an mpiexec."""
+    match = re.search(r"ncpus=(\d+)", case.script.request.values.get("l.select") or "")
+    cores = int(match[1]) if match else 0
+    for launch in case.steps if cores else ():
+        sizes = dict(re.findall(r"--?(ppn|depth|d)[ =](\d+)", " ".join(launch.words)))
+        used = int(sizes.get("ppn") or 0) * int(sizes.get("depth") or sizes.get("d") or 1)
+        if cores and launch.kind == "mpirun" and used > cores:
+            yield Hit(
+                launch.line, f"{sizes['ppn']} ranks take {used} of the {cores} cores of a node", "a lower --depth"
+            )
     for chunk in (case.script.request.values.get("l.select") or "").split("+"):
         sizes = dict(re.findall(r"(ncpus|mpiprocs|ompthreads)=(\d+)", chunk))
         threads = int(sizes.get("mpiprocs", 0)) * int(sizes.get("ompthreads", 1))
@@ -362,7 +371,8 @@ def slots_on_several_hosts(case: Case) -> Iterator[Hit]:
     script, request = case.script, case.script.request
     if script.launches or script.is_filled_in or script.foreign or script.inner or request.exclusive:
         return
-    if re.search(r"\b(?:mpi\w*|srun|ssh|pbsdsh|blaunch|jsrun|aprun|prun|parallel|charmrun)\b|hostfile|HOSTS\b|NODELIST",
+    if re.search(r"\b(?:mpi\w*|srun|ssh|pbsdsh|blaunch|jsrun|aprun|prun|parallel|charmrun|(?i:orca)|abyss-pe)\b"
+                 r"|hostfile|HOSTS\b|NODELIST",
                  script.code):  # fmt: skip
         return
     if script.scheduler == "lsf":

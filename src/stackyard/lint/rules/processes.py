@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stackyard.core.findings import counted
 from stackyard.lint.launches import AGENTS, RANKS, Launch, python_program
+from stackyard.lint.request import number
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.rendezvous import is_set
 from stackyard.lint.rules.torch import nnodes
@@ -301,6 +302,10 @@ def more_workers_than_cores(case: Case) -> Iterator[Hit]:
 def mpi_program_alone(case: Case) -> Iterator[Hit]:
     """A program whose name ends in mpi, or a parallel one of OpenFOAM, which the script itself starts, as one task."""
     tasks = case.script.request.all_tasks or 0
+    cores = number(case.script.request.values.get("cpus-per-task") or "") or 1
+    for command in case.script.commands if tasks <= 1 < cores else ():
+        if re.match(r"\S*/orca\b|orca |\$\(which orca\)|\$\{?ORCA\w*\}?(?:/orca)? ", command.raw):
+            yield Hit(command.line, "ORCA starts mpirun, which has one slot in this job", f"#SBATCH --ntasks={cores}")
     for command in case.script.commands if tasks > 1 and not case.launches else ():
         name = command.argv[0].rsplit("/", 1)[-1] if command.argv else ""
         parallel = name.endswith("Foam") and "-parallel" in command.argv
@@ -381,8 +386,8 @@ def thread_mpi_options(case: Case) -> Iterator[Hit]:
 )
 def image_without_slash(case: Case) -> Iterator[Hit]:
     """A file of enroot without a directory."""
-    for number, row in enumerate(case.script.rows, 1):
+    for line, row in enumerate(case.script.rows, 1):
         match = re.search(r"--container-image[= ][\"']?([\w.+-]+\.sqsh)\b", row)
         if match and (not row.lstrip().startswith("#") or row.startswith("#SBATCH")):
-            yield Hit(number, f"{match[1]} is taken for an image of a registry", f"--container-image=./{match[1]}")
+            yield Hit(line, f"{match[1]} is taken for an image of a registry", f"--container-image=./{match[1]}")
             return

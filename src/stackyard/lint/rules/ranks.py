@@ -72,6 +72,13 @@ def _matters(case: Case, resolved: ResolvedCommand, source: str) -> bool:
 
 
 def _options(case: Case, done: set[int]) -> Iterator[Hit]:
+    for launch in case.steps:
+        agents = any(launch in inner.via and inner.kind in AGENTS for inner in case.launches)
+        words = [word for word in launch.program if TASK not in word] if not agents and launch.line not in done else []
+        found = re.search(rf"{OPEN}\$\{{?(SLURM_(?:PROCID|LOCALID|NODEID))\b", " ".join(words))
+        if found and launch.kind == "srun" and (case.step(launch).tasks or 2) > 1:
+            yield Hit(launch.line, f"${found[1]} is expanded in the batch script, before srun: each task gets the same",
+                      f"srun bash -c '... ${found[1]} ...'   (single quotes)")  # fmt: skip
     for launch in case.launches:
         outer = launch.ranks_of
         if launch.kind not in AGENTS or outer is None or launch.remote:

@@ -84,7 +84,8 @@ def script_directory(case: Case) -> Iterator[Hit]:
             return
 
 
-_BASH = re.compile(r"^[ \t]*\w+\+?=\((?!\()|(?:^|[\s;!])\[\[\s|<<<|[\s=]<\(", re.M)
+_BASH = re.compile(r"^[ \t]*\w+\+?=\((?!\()|(?:^|[\s;!])\[\[\s|<<<|[\s=]<\("
+                   r"|^[ \t]*source\s|\[ [^\]\n]*\s==\s|\s&>|\{\d+\.\.\d+\}|^[ \t]*function\s", re.M)  # fmt: skip
 
 
 @rule(

@@ -65,11 +65,9 @@ def srun_torchrun_per_gpu(case: Case) -> Iterator[Hit]:
             if outer.given("ntasks-per-node", "ntasks", "tasks_per_rs")
             else case.script.request.line("ntasks-per-node", "ntasks")
         )
-        yield Hit(
-            launch.line,
-            f"{outer.kind} starts {step.per_node} {launch.kind} agents on each node (line {where})",
-            _ONE_EACH[outer.kind],
-        )
+        yield Hit(launch.line,
+                  f"{outer.kind} starts {step.per_node} {launch.kind} agents on each node (line {where})",
+                  _ONE_EACH[outer.kind])  # fmt: skip
 
 
 @rule(
@@ -88,11 +86,8 @@ def torchrun_nodes(case: Case) -> Iterator[Hit]:
         if not step.tasks or not agents or step.per_node != 1 or outer.command.command.background:
             continue
         if agents != step.tasks and (launch.given("nnodes") or step.tasks > 1):
-            yield Hit(
-                launch.line,
-                f"srun starts {step.tasks} torchrun agents, but --nnodes is {agents}",
-                f"torchrun --nnodes={step.tasks} ...",
-            )
+            yield Hit(launch.line, f"srun starts {step.tasks} torchrun agents, but --nnodes is {agents}",
+                      f"torchrun --nnodes={step.tasks} ...")  # fmt: skip
 
 
 @rule(
@@ -139,11 +134,8 @@ def _deepspeed(case: Case, launch: Launch, nodes: int) -> Iterator[Hit]:
         or "/job/hostfile" in case.script.code
     )
     if not stated and all(is_known(word) for word in launch.words[:2]):
-        yield Hit(
-            launch.line,
-            f"deepspeed without --hostfile uses only the first of {nodes} nodes",
-            "deepspeed --hostfile hosts.txt ...   (or srun with one task per GPU)",
-        )
+        yield Hit(launch.line, f"deepspeed without --hostfile uses only the first of {nodes} nodes",
+                  "deepspeed --hostfile hosts.txt ...   (or srun with one task per GPU)")  # fmt: skip
 
 
 @rule(
@@ -169,12 +161,8 @@ def ranks_over_gpus(case: Case) -> Iterator[Hit]:
             and not launch.command.command.background
             and not _is_model_parallel(launch)
         ):
-            yield Hit(
-                launch.line,
-                f"{counted(ranks, 'rank')} on each node: {gpus - ranks} of {gpus} GPUs idle",
-                f"--nproc_per_node={gpus}",
-                "note" if ranks == 1 else None,
-            )
+            yield Hit(launch.line, f"{counted(ranks, 'rank')} on each node: {gpus - ranks} of {gpus} GPUs idle",
+                      f"--nproc_per_node={gpus}", "note" if ranks == 1 else None)  # fmt: skip
 
 
 def _is_model_parallel(launch: Launch) -> bool:

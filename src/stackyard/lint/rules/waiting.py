@@ -106,12 +106,9 @@ def sleep_as_synchronisation(case: Case) -> Iterator[Hit]:
             if resolved.command.within("loop") and _polls(case, resolved):
                 continue
             remedy = "until ray status --address $ip_head >/dev/null 2>&1; do sleep 1; done"
-            yield Hit(
-                resolved.line,
-                f"sleep {shown(argv[1])} waits for what line {before[1]} started",
-                remedy if before[0] == "ray" else "poll the server until it answers",
-                None if before[0] == "ray" else "note",
-            )
+            yield Hit(resolved.line, f"sleep {shown(argv[1])} waits for what line {before[1]} started",
+                      remedy if before[0] == "ray" else "poll the server until it answers",
+                      None if before[0] == "ray" else "note")  # fmt: skip
             before = None
         elif argv and argv[0] not in ("echo", "printf", "export", "date") and not resolved.command.background:
             before = None if argv[0] not in ("true", ":") else before

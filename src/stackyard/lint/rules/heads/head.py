@@ -261,6 +261,9 @@ def time_format(case: Case) -> Iterator[Hit]:
         return
     if kind == "slurm" and minutes(text.split()[0], kind) == 0:
         yield Hit(case.script.request.line(name), f"{text} asks for no limit at all", "--time=H:MM:SS", "warning")
+    if re.fullmatch(r"24|48|72|96|120|168", text) and kind in ("slurm", "pbs"):
+        unit = "minutes" if kind == "slurm" else "seconds"
+        yield Hit(case.script.request.line(name), f"{text} without a unit is {text} {unit}", f"{text}:00:00", "note")
     if minutes(text.split()[0], kind) is None and not case.script.request.time_min:
         meant = _meant(text)
         clock = f"{meant // 60}:{meant % 60:02}"

@@ -32,7 +32,7 @@ VALUES: Mapping[str, Mapping[str, tuple[str, str]]] = {
             _GPUS, (r"(?:(?:[A-Za-z_][\w.-]*:)?\d+|[A-Za-z_][\w.-]*)(?:,[A-Za-z_][\w.-]*:\d+)*|=.*", "N or TYPE:N")
         ),
         "nodes": (r"\d+[kKmM]?(?:-\d+[kKmM]?)?|=.*", "N or MIN-MAX"),
-        "gres": (rf"{_GRES}(?:,{_GRES})*|=.*", "gpu:N or gpu:TYPE:N"),
+        "gres": (rf"(?!gpus:){_GRES}(?:,{_GRES})*|=.*", "gpu:N or gpu:TYPE:N"),
         "array": (rf"{_RANGE}(?:,{_RANGE})*(?:%\d+)?|=.*", "FIRST-LAST, N,M or FIRST-LAST%MOST"),
         "exclusive": (r"(?i:user|mcs|exclusive|topo)|=.*", "user or mcs, or no value"),
         "open-mode": (r"a|append|t|truncate", "append or truncate"),

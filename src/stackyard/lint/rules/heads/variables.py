@@ -41,6 +41,7 @@ _INSTEAD = {
 )
 def variable_not_set(case: Case) -> Iterator[Hit]:
     """A variable of Slurm for an option that the head does not have; a note where the command line may have it."""
+    yield from _index(case)
     script, head_options = case.script, case.script.request.values.keys()
     sizes = head_options & {"nodes", *_TASKS, "cpus-per-task"}
     if script.scheduler != "slurm" or script.is_filled_in or script.foreign or not sizes:
@@ -58,6 +59,26 @@ def variable_not_set(case: Case) -> Iterator[Hit]:
             note = name.startswith("SLURM_ARRAY") or re.search(said, script.text)
             flags = " or ".join(f"--{option}" for option in options[:2])
             yield Hit(command.line, f"{name} is not set without {flags}", remedy, "note" if note else None)
+
+
+_INDEXES = {"pbs": ("PBS_ARRAY_INDEX|PBS_ARRAYID", "-J 1-N"), "sge": ("SGE_TASK_ID", "-t 1-N"),
+            "lsf": ("LSB_JOBINDEX", '-J "NAME[1-N]"')}  # fmt: skip
+
+
+def _index(case: Case) -> Iterator[Hit]:
+    """The index of an array in a job that is none, by its head."""
+    values, kind = case.script.request.values, case.script.scheduler
+    array = "array" in values or "t" in values or ("J" in values and (kind != "lsf" or "[" in (values["J"] or "")))
+    if kind == "slurm" and "array" not in values and "%a" in (values.get("output") or ""):
+        yield Hit(
+            case.script.request.line("output"), "%a is the index of an array, which this job is not", "%j", "note"
+        )
+    names, remedy = _INDEXES.get(kind, ("", ""))
+    for number, row in enumerate(case.script.rows, 1) if names and not array and not case.script.foreign else ():
+        match = re.search(rf"\$\{{?({names})\b(?!:?[-+=?])", row)
+        if match and not re.match(r"\s*(?:#|echo\b|(?:el)?if\b|.*-[zn] )", row):
+            yield Hit(number, f"{match[1]} is not set, or no index, without an array", remedy, "note")
+            return
 
 
 def _names(command: ResolvedCommand) -> Iterator[str]:

@@ -168,12 +168,9 @@ def jsrun_node_cores(case: Case) -> Iterator[Hit]:
             share = cores // ranks
             threads = launch.environment.get("OMP_NUM_THREADS")
             fed = case.is_python(launch) and not threads  # data loaders and frameworks use all cores they can get
-            yield Hit(
-                launch.line,
-                f"{idle} of the {cores} cores of each node stay idle",
-                f"jsrun -r{sets.host} -a{sets.ranks} -c{share * sets.ranks} -bpacked:{share} ...",
-                None if (kind and kind.cores) or (fed and idle >= cores // 4) else "note",
-            )
+            yield Hit(launch.line, f"{idle} of the {cores} cores of each node stay idle",
+                      f"jsrun -r{sets.host} -a{sets.ranks} -c{share * sets.ranks} -bpacked:{share} ...",
+                      None if (kind and kind.cores) or (fed and idle >= cores // 4) else "note")  # fmt: skip
 
 
 @rule(
@@ -234,17 +231,13 @@ def jsrun_more_than_node(case: Case) -> Iterator[Hit]:
     for launch, sets in _sets(case):
         host = sets.host or 1
         if sets.cores and host * sets.cores > cores:
-            yield Hit(
-                launch.line,
-                f"{host} sets x {sets.cores} cores = {host * sets.cores}, but a node has at most {cores}",
-                f"jsrun ... -r{host} -c{max(1, (42 if cores == 44 else cores) // host)} ...",
-            )
+            yield Hit(launch.line,
+                      f"{host} sets x {sets.cores} cores = {host * sets.cores}, but a node has at most {cores}",
+                      f"jsrun ... -r{host} -c{max(1, (42 if cores == 44 else cores) // host)} ...")  # fmt: skip
         if sets.gpus and host * sets.gpus > gpus:
-            yield Hit(
-                launch.line,
-                f"{host} sets x {sets.gpus} GPUs = {host * sets.gpus}, but a node has at most {gpus}",
-                f"jsrun ... -r{max(1, gpus // sets.gpus)} -g{min(gpus, sets.gpus)} ...",
-            )
+            yield Hit(launch.line,
+                      f"{host} sets x {sets.gpus} GPUs = {host * sets.gpus}, but a node has at most {gpus}",
+                      f"jsrun ... -r{max(1, gpus // sets.gpus)} -g{min(gpus, sets.gpus)} ...")  # fmt: skip
 
 
 def _over_node(case: Case, sets: Sets) -> bool:
@@ -271,11 +264,9 @@ def jsrun_more_than_job(case: Case) -> Iterator[Hit]:
         most += [(kind.cores if kind and kind.cores else 44) // sets.cores] if sets.cores else []
         most += [(kind.gpu.count if kind and kind.gpu.count else 6) // sets.gpus] if sets.gpus else []
         if most and sets.count > nodes * max(1, min(most)):
-            yield Hit(
-                launch.line,
-                f"{sets.count} resource sets do not fit on {nodes} nodes of at most {max(1, min(most))} each",
-                f"jsrun -n {nodes * max(1, min(most))} ...",
-            )
+            yield Hit(launch.line,
+                      f"{sets.count} resource sets do not fit on {nodes} nodes of at most {max(1, min(most))} each",
+                      f"jsrun -n {nodes * max(1, min(most))} ...")  # fmt: skip
 
 
 @rule(
@@ -300,11 +291,8 @@ def smpiargs_gpu(case: Case) -> Iterator[Hit]:
         source = case.source(launch)
         own = _GPU_BENCHMARK.search(case.program_text(launch))
         if (shared and not denied) or own or (source and source.gpu_buffers):
-            yield Hit(
-                launch.line,
-                "MPI receives GPU pointers, but jsrun has no --smpiargs=-gpu",
-                'jsrun --smpiargs="-gpu" ...',
-            )
+            yield Hit(launch.line, "MPI receives GPU pointers, but jsrun has no --smpiargs=-gpu",
+                      'jsrun --smpiargs="-gpu" ...')  # fmt: skip
 
 
 @rule(

@@ -23,11 +23,8 @@ def nnodes_with_csm(case: Case) -> Iterator[Hit]:
         return
     for name in ("nnodes", "ln_slots", "ln_mem", "cn_cu"):
         if name in values:
-            yield Hit(
-                request.lines[name],
-                f"-{name} cannot be combined with -csm y (line {request.lines['csm']})",
-                "remove -csm y (easy mode), or write -n and -R for expert mode",
-            )
+            yield Hit(request.lines[name], f"-{name} cannot be combined with -csm y (line {request.lines['csm']})",
+                      "remove -csm y (easy mode), or write -n and -R for expert mode")  # fmt: skip
 
 
 @rule(
@@ -40,11 +37,8 @@ def slots_with_nnodes(case: Case) -> Iterator[Hit]:
     """-n combined with -nnodes."""
     request = case.script.request
     if case.script.scheduler == "lsf" and {"n", "nnodes"} <= request.values.keys():
-        yield Hit(
-            request.lines["n"],
-            f"-n {request.values['n']} is combined with -nnodes {request.values['nnodes']}",
-            f"#BSUB -nnodes {request.values['nnodes']}   (without -n)",
-        )
+        yield Hit(request.lines["n"], f"-n {request.values['n']} is combined with -nnodes {request.values['nnodes']}",
+                  f"#BSUB -nnodes {request.values['nnodes']}   (without -n)")  # fmt: skip
 
 
 @rule(
@@ -62,19 +56,14 @@ def expert_slots(case: Case) -> Iterator[Hit]:
     if case.script.scheduler != "lsf" or request.values.get("csm", "").lower() not in ("y", "yes") or len(counts) < 2:
         return
     if slots.isdecimal() and int(slots) != sum(counts):
-        yield Hit(
-            request.lines["n"],
-            f"-n is {slots}, but the terms of -R add up to {' + '.join(map(str, counts))} = {sum(counts)}",
-            f"#BSUB -n {sum(counts)}",
-        )
+        yield Hit(request.lines["n"],
+                  f"-n is {slots}, but the terms of -R add up to {' + '.join(map(str, counts))} = {sum(counts)}",
+                  f"#BSUB -n {sum(counts)}")  # fmt: skip
     tile = re.search(r"ptile\s*=\s*(\d+)", request.values["R"])
     if tile and int(tile[1]) and counts[-1] % int(tile[1]):
         tiles = -(-counts[-1] // int(tile[1]))
-        yield Hit(
-            request.lines["R"],
-            f"{counts[-1]} slots are not a multiple of ptile={tile[1]}",
-            f"{tiles * int(tile[1])}*{{...}} and -n {tiles * int(tile[1]) + 1}",
-        )
+        yield Hit(request.lines["R"], f"{counts[-1]} slots are not a multiple of ptile={tile[1]}",
+                  f"{tiles * int(tile[1])}*{{...}} and -n {tiles * int(tile[1]) + 1}")  # fmt: skip
 
 
 @rule(
@@ -112,11 +101,9 @@ def pbs_select_with_nodes(case: Case) -> Iterator[Hit]:
     """-l nodes= combined with -l select=."""
     request = case.script.request
     if case.script.scheduler == "pbs" and {"l.select", "l.nodes"} <= request.values.keys():
-        yield Hit(
-            request.lines["l.nodes"],
-            f"-l nodes= is combined with -l select= (line {request.lines['l.select']})",
-            f"#PBS -l select={request.values['l.select']}",
-        )
+        yield Hit(request.lines["l.nodes"],
+                  f"-l nodes= is combined with -l select= (line {request.lines['l.select']})",
+                  f"#PBS -l select={request.values['l.select']}")  # fmt: skip
 
 
 @rule(
