@@ -39,6 +39,7 @@ _STATUSES = tuple((re.compile(text), code) for text, code in (
     (r"[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status)\s*[:=]?\s*(\d+)", 0),
 ))  # fmt: skip
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 _CLOCK = re.compile(r"(?P<t>\d\d:\d\d:\d\d)(?P<f>[.,]\d+)?")
 _TIMES = (
     re.compile(rf"\d{{4}}[-/](?P<mo>\d\d)[-/](?P<d>\d\d)[ T_]{_CLOCK.pattern}"),
@@ -150,6 +151,7 @@ def parse(number: int, text: str, former: Line | None = None) -> Line:
     """A line without what its launcher put before it. Without a time of its own it has that of `former`, before it."""
     text = text.rstrip("\r\n").rpartition("\r")[2]
     text = _ESCAPES.sub("", text) if "\x1b" in text else text
+    text = text if text.isascii() else text.translate(_QUOTES)
     rank = ""
     while match := PREFIX.match(text):
         groups = match.groupdict()

@@ -23,9 +23,10 @@ from stackyard.launch.run.causes.limits import LIMITS, with_limit
 from stackyard.launch.run.causes.lines import Line, Match, Scan, parse
 from stackyard.launch.run.causes.redact import shown
 
-KINDS = ("site", "certain", "cause", "unknown", "consequence", "general", "vague")
+KINDS = ("site", "certain", "cause", "unknown", "consequence", "general", "ended", "vague")
 """By precedence: rules of the site; facts about the step; causes, of which the earliest counts; an exception without
-a rule; what follows from the failure of another rank; what is true of many failures; and what only accompanies them."""
+a rule; what follows from the failure of another rank; what is true of many failures; an end by SIGKILL, as launchers
+give to the ranks that are left; and what only accompanies failures."""
 FILES = (
     "facts", "schedulers", "mpi", "gpu", "communication", "frameworks", "python", "libraries", "memory", "files",
     "network", "processes", "programs", "general",

@@ -11,7 +11,9 @@ _FRAME = re.compile(
     r"(?:, line (?P<line>\d+))?(?:,? in (?P<function>[\w.<>]+))?"
 )
 """A frame as Python prints it, as faulthandler, IPython and rich do."""
-_INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<(?!stdin|string|ipython)|/runpy\.py|\.zip/")
+_INSTALLED = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<(?!stdin|string|ipython)|/runpy\.py|\.zip/|\.pyx$|/torchinductor"
+)
 _SOURCE = re.compile(r"[\s│❱|]+(?P<text>\S.*?)[\s│]*$")
 _EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\s*$|: *(?P<message>.*))")
 MOST_TOLD = 240
