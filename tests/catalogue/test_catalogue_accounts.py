@@ -6,11 +6,14 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
+
 from catalogue import yards
 from support import accounts as support
 from support.accounts import Accounts
 
 
+@pytest.mark.slow
 def test_it_is_written_as_the_owner_of_the_yard(accounts: Accounts, common: Path) -> None:
     anna, dora = accounts.user("anna"), accounts.user("dora")
     yard, www, file = yards.demo(common / "yard", "pytorch"), common / "www", common / "site.yaml"

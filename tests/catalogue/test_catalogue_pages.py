@@ -258,7 +258,7 @@ def test_withdrawn_and_removed_revisions_keep_their_address(tmp_path: Path) -> N
     out = write(yard, tmp_path / "out")
     assert "Withdrawn: it loads by its full name only." in text_of(out / "pytorch/2.5.1-py312-1.html")
     gone = text_of(out / "pytorch/2.4.1-py312-1.html")
-    assert "Removed: its files are deleted soon; use pytorch/2.6.0." in gone and "module load" not in gone
+    assert "Removed; use pytorch/2.6.0." in gone and "module load" not in gone
     assert "2.5.1" not in text_of(out / "index.html") + (out / "@catalogue/packages.js").read_text()
 
 

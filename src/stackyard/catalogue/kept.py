@@ -75,7 +75,7 @@ def look(directory: Path, yard: str, form: str) -> Made:
     if (made.yard, made.form) != (yard, form):
         raise InputError(
             f"{directory} has the catalogue of {made.yard} as {made.form}, not of {yard} as {form}",
-            hint="name another directory with -o",
+            hint="name another directory with -o, or empty this one",
         )
     return made
 

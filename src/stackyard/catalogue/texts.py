@@ -59,7 +59,7 @@ def notes(revision: Revision) -> Iterator[tuple[str, str]]:
         yield "warning", f"Retired from {entry.retired}{use}."
     if entry.deprecated:
         yield "warning", f"Deprecated: {entry.deprecated}"
-    gone = {"withdrawn": "Withdrawn: it loads by its full name only", "removed": "Removed: its files are deleted soon",
+    gone = {"withdrawn": "Withdrawn: it loads by its full name only", "removed": "Removed",
             "missing": "Its files no longer exist"}  # fmt: skip
     if entry.state in gone:
         yield "warning", f"{gone[entry.state]}{'' if entry.retired else use}."
