@@ -91,7 +91,9 @@ def test_what_the_file_says_is_what_users_see(desk: Desk) -> None:
     assert (desk.default(), desk.says("demo"), desk.says("demo/1.0"), desk.says(TWO)) == (ONE, "1", "1", "2")
     assert desk("deploy", "--json", desk.directory / "stack.yaml").value["generation"] == 0, "declared once is enough"
     assert desk.deploy("2") == {TWO: "reinstated"} and desk.default() == TWO
-    assert desk("rollback").out.splitlines()[-1] == f"    D demo  loads {ONE} (before: {TWO})", "and that once"
+    *_, said, undo = desk("rollback").out.splitlines()
+    assert said == f"    D demo  loads {ONE} (before: {TWO})", "and that once"
+    assert undo.startswith("to undo it: stackyard") and undo.split()[-2] == "rollback"
     assert desk.default() == ONE
     desk("rollback", TWO)
     assert (desk.default(), desk.states()) == (TWO, {ONE: "published", TWO: "published"})

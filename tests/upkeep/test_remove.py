@@ -92,7 +92,10 @@ def test_removed_and_brought_back_as_it_was(yard: Yard) -> None:
     told = inside("remove", OLD, "--dry-run").out
     assert f"{OLD}  16.0 KiB in 4 files\n" in told and "kept" not in told
     assert before == smallyard.files(directory)
-    assert f"removed {OLD}" in inside("remove", OLD).out
+    said = inside("remove", OLD).out
+    assert f"removed {OLD}" in said and f"remove {OLD} --undo" in said.splitlines()[-1]
+    by_version = inside("show", "tool/1.0", expect=2).err
+    assert "tool/1.0 was removed" in by_version and f"remove {OLD} --undo" in by_version
     assert not directory.exists() and states(yard) == {"1.0": "removed", "2.0": "published"}
     refused = inside("run", OLD, "--", "hello", expect=4)
     assert "was removed" in refused.err and f"stackyard remove {OLD} --undo" in refused.err

@@ -75,6 +75,12 @@ def resolve(yard: Yard, name: str) -> Entry:
     from stackyard.core.hints import did_you_mean  # late: only an error needs them
     from stackyard.core.quoting import cut
 
+    gone = [entry for ancestor in yard.lineage() for entry in generations.entries(ancestor)
+            if entry.state == "removed" and name in (entry.stack, f"{entry.stack}/{entry.version}")]  # fmt: skip
+    if gone:
+        hint = f"bring it back: `stackyard remove {gone[-1].module} --undo`"
+        raise InputError(f"{cut(name)} was removed from {yard.root}", hint=hint)
+
     hint = did_you_mean(name, names, "list the published revisions with `stackyard list`", count=3, cutoff=0.4)
     raise InputError(f"no such revision in {yard.root}: {cut(name)}", hint=hint)
 

@@ -31,4 +31,5 @@ def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool
     yard = context.yard()
     entry = find_revision(yard, rev)
     nothing = f"{entry.module} is the default already" if not undo else f"no default of {entry.stack} is set"
-    publish_step(context, make_default(yard, entry.module, undo=undo), nothing, dry_run=dry_run, as_json=as_json)
+    back = "" if undo else f"default {entry.stack} --undo"
+    publish_step(context, make_default(yard, entry.module, undo=undo), nothing, back, dry_run=dry_run, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, human_bytes, show_json, show_notice
+from stackyard.cli.yard.steps import show_undo
 from stackyard.core.errors import InputError
 from stackyard.yard.api import Entry, RevisionPaths, readable_record
 
@@ -53,10 +55,12 @@ def command(
         return
     looker = removing.watch(context, tidy=True, despite=despite)
     outcome = remove_unused(looker, entries, show_notice, despite=despite, command=context.command)
+    removed = [item.what.module for item in outcome.items if item.what.module]
     if as_json:
         show_json(removing.to_json(outcome))
     else:
         removing.show(outcome)
+        show_undo(context, shlex.join(["remove", *removed, "--undo"]) if removed else "")
     if error := kept_error(outcome, revs):
         raise error
 

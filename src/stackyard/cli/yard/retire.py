@@ -50,7 +50,8 @@ def command(context: Context, rev: str, on: date | None, use: str, undo: bool, d
     module = find_revision(yard, rev).module
     successor = _successor(context, use, module)
     nothing = f"{module} is not retired" if undo else f"{module} is retired then already"
-    publish_step(context, retire(yard, module, on, successor), nothing, dry_run=dry_run, as_json=as_json)
+    back = "" if undo else f"retire {module} --undo"
+    publish_step(context, retire(yard, module, on, successor), nothing, back, dry_run=dry_run, as_json=as_json)
 
 
 def _successor(context: Context, use: str, module: str) -> str:

@@ -12,7 +12,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.cli.yard.changes import show_changes
-from stackyard.cli.yard.steps import publish
+from stackyard.cli.yard.steps import publish, show_undo
 from stackyard.yard.api import Entry, StepBase, compare_generations, current_manifest, find_revision
 
 
@@ -53,6 +53,7 @@ def command(context: Context, to: str | None, without_missing: bool, dry_run: bo
         show_json(now.to_json())
     else:
         _show(f"generation {now.number}: {now.reason}", now.entries, before)
+        show_undo(context, f"rollback {present.number}" if present else "")
 
 
 def _show(title: str, now: Sequence[Entry], before: Sequence[Entry]) -> None:

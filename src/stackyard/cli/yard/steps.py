@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from stackyard.yard.api import StepBase, Yard
 
 
-def publish_step(context: Context, make: MakeStep, nothing: str, *, dry_run: bool, as_json: bool) -> None:
+def publish_step(
+    context: Context, make: MakeStep, nothing: str, back: str = "", *, dry_run: bool, as_json: bool
+) -> None:
     """Publish the step that `make` creates from the current generation.
 
     Args:
         nothing: the text to print if it changes nothing.
+        back: the words of the command that undoes it, which is shown.
     """
     from stackyard.deploy.api import changes_something
     from stackyard.upkeep.api import despite_full
@@ -39,6 +42,13 @@ def publish_step(context: Context, make: MakeStep, nothing: str, *, dry_run: boo
         show_json(now.to_json())
         return
     _show(f"generation {now.number}: {now.reason}", now.entries, present, as_json, dry_run)
+    show_undo(context, back)
+
+
+def show_undo(context: Context, words: str) -> None:
+    """Print the command line that undoes what was done, if there is one."""
+    if words:
+        echo(f"to undo it: {context.program} {words}")
 
 
 def publish(context: Context, yard: Yard, step: Callable[[StepBase], Step]) -> Manifest:

@@ -31,4 +31,5 @@ def command(context: Context, rev: str, undo: bool, dry_run: bool, as_json: bool
     yard = context.yard()
     module = find_revision(yard, rev).module
     nothing = f"{module} is {'not ' if undo else 'already '}withdrawn"
-    publish_step(context, withdraw(yard, module, undo=undo), nothing, dry_run=dry_run, as_json=as_json)
+    back = "" if undo else f"withdraw {module} --undo"
+    publish_step(context, withdraw(yard, module, undo=undo), nothing, back, dry_run=dry_run, as_json=as_json)
