@@ -183,6 +183,18 @@ def test_a_failure_without_a_rule_is_told_in_the_words_of_the_log(tmp_path: Path
     assert "status 3; the last error that it reports before: waterlevel below zero: Error 17" in diagnosis.cause
     last = "solver: error: matrix is singular\n"
     assert found(written(tmp_path, f"step 1\n{last}")).cause == "the program reports an error: matrix is singular"
+    ends = "[n1:7] pml_ob9.c:3 error: out of credits\n[n1:7] pml_ob9.c:8 FATAL\n"
+    told = found(written(tmp_path, f"step 1\n{ends}")).cause
+    assert told.endswith("reports before: [n1:7] pml_ob9.c:3 error: out of credits")
+    for line in (
+        "max error: 0.01",
+        "errors: none",
+        "on error: stop",
+        "[x] error: 3",
+        "relative error : 1e-3",
+        "0 error: ",
+    ):
+        assert not found(written(tmp_path, f"step 1\n{line}\n")).failed
     assert found(written(tmp_path, "run.sh: line 4: python: command not found\ndone\n")).rule == "program-not-found"
     assert found(written(tmp_path, "start\nCRITICAL:root:no data in x\n")).cause.endswith("error: no data in x")
     assert not found(written(tmp_path, f"step 1\n{last}step 2\nstep 3\n")).failed

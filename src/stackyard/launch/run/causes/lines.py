@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from stackyard.launch.run.causes.reports import Reports, reports
 from stackyard.launch.run.causes.tracebacks import is_frame
 
 T = TypeVar("T")
@@ -69,8 +70,6 @@ _IGNORED = "Exception ignored in"
 _FATAL = "Fatal Python error"
 _OPEN = re.compile(r":\s*$|LINE: +\d+\s*$|^terminate called after")
 """How a line ends whose message is in the next one."""
-_REPORTS = re.compile(r"\b(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed|FAILED|[Cc]annot|[Cc]ould not|[Uu]nable to)\b")
-"""How a line reports an error of which nothing else is known."""
 LAST = 3.0
 """The life of a stream after an exception that ended it, whatever a script around it prints of a good end."""
 MOST_LOOSE = 5
@@ -236,12 +235,12 @@ class Scan(Generic[T]):
         self._last, self._margin, self._is_muted, self._loose = "", "", False, 0
         self._muted: tuple[list[Line], Line | None, float] | None = None
         self._frame: Line | None = None
-        self._told = ""
+        self._reports, self._number = Reports(), 0
         self._open: LineFailure[T] | None = None
 
     def feed(self, line: Line) -> None:
         """Add a line."""
-        text = line.text
+        text, self._number = line.text, line.number
         if self._open and text.strip():
             self._open.after = text.strip()
             self._open = None
@@ -271,6 +270,8 @@ class Scan(Generic[T]):
         if self._muted and self.life - self._muted[2] <= LAST:
             self._add_trace(*self._muted[:2])
         self._forget()
+        if self._forgets and not self.all and (told := self._reports.at_the_end(self._number)):
+            self.all = [LineFailure(told, next(self._orders), None, False, False, self.life, PLAIN, before=told.text)]
 
     def _begin(self, line: Line) -> None:
         is_linked = self._raised is None and any(one.text.startswith(_LINK) for one in self._trace[-3:])
@@ -335,11 +336,12 @@ class Scan(Generic[T]):
         named = not quiet and _NAMED.match(line.text) is not None
         if not self._add([line], line, raised=named, ends=ends, quiet=quiet and not ends):
             self._lives(line.text)
-            self._told = line.text if not quiet and _REPORTS.search(line.text) else self._told
+            if not quiet and reports(line.text):
+                self._reports.add(line)
         elif named and self._frame and line.number - self._frame.number <= MOST_LOOSE:
             self.all[-1].frames = [self._frame.text]
         elif ends:
-            self.all[-1].before = self._told
+            self.all[-1].before = self._reports.last
         self._last = line.text
 
     def _add(
