@@ -89,6 +89,8 @@ def test_jax() -> None:
     assert program.variables["KERAS_DISTRIBUTION_JOB_ADDRESSES"] == "${STACKYARD_MASTER}"
     assert program.variables["JAX_LOCAL_DEVICE_IDS"] == "${STACKYARD_DEVICE}"
     assert "JAX_LOCAL_DEVICE_IDS" not in made("jax").variables
+    assert program.variables["grpc_proxy"] == ""
+    assert "grpc_proxy" not in made("jax", variables={"grpc_proxy": "http://own:1"}).variables
     assert made("jax", context=BackendContext(launcher="srun")).findings == ()
     assert [f.rule for f in made("jax", context=BackendContext(launcher="pals")).findings] == ["jax-undetected"]
 

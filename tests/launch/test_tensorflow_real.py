@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import MissingError
+from stackyard.host.run.command import run
 from support import venvs
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working
@@ -93,7 +94,8 @@ SHAPE = ("-r", "1", "-c", "1", "-g", "0", "--oversubscribe")
 
 
 @pytest.fixture
-def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
+def work(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # gRPC would connect to other ranks through it
     with working(slurm, tmp_path, mirrored=HEAD + MIRRORED, servers=HEAD + SERVERS, keras_jax=HEAD + KERAS) as made:
         yield made
 
@@ -180,3 +182,22 @@ def test_keras_with_jax_has_the_losses_of_one_process(work: Work) -> None:
     assert [(rank["n"], rank["devices"]) for rank in (*several, one)] == [(2, 2), (2, 2), (1, 1)]
     for rank in several:
         assert rank["losses"] == pytest.approx(one["losses"], rel=1e-6, abs=1e-6)
+
+
+def test_hosts_that_meet_over_ipv6_only(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
+    own, keras = python("tensorflow-cpu"), python("keras", "jax")
+    spaces = [slurm_exclusive._namespace(node) for node in ("n1", "n2")]
+    run(["ip", "link", "add", "ib0", "netns", spaces[0], "type", "veth", "peer", "name", "ib0", "netns", spaces[1]])
+    for number, space in enumerate(spaces, start=1):
+        run(["ip", "-n", space, "link", "set", "ib0", "up"])
+        run(["ip", "-n", space, "addr", "add", f"fd00:77::{number}/64", "dev", "ib0", "nodad"])
+    with working(slurm_exclusive, tmp_path, mirrored=HEAD + MIRRORED, keras_jax=HEAD + KERAS) as work:
+        site = tmp_path / "site.yaml"
+        site.write_text(site.read_text() + "launch: {interface: ib0}\n")
+        work.allocated("launch", *SHAPE, own, "mirrored.py", salloc=(*NODES, "-w", "n1,n2"))
+        several = ranks(work)
+        assert [rank["n"] for rank in several] == [2, 2]
+        addresses = several[0]["config"]["cluster"]["worker"]
+        assert [address.rpartition(":")[0] for address in addresses] == ["[fd00:77::1]", "[fd00:77::2]"]
+        work.allocated("launch", *SHAPE, keras, "keras_jax.py", salloc=(*NODES, "-w", "n1,n2"))
+        assert [rank["n"] for rank in ranks(work)] == [2, 2]

@@ -28,6 +28,15 @@ def of_torch(layout: Layout) -> dict[str, str]:
     return {**UNBUFFERED, **({} if any(slot.gpus for slot in layout.slots) else {"ACCELERATE_USE_CPU": "true"})}
 
 
+def direct_grpc(intent: Intent) -> dict[str, str]:
+    """No proxy for gRPC, unless the job has one: with http_proxy set, ranks wait for each other without end.
+
+    grpc_proxy is read before https_proxy and http_proxy, and empty it means none
+    (https://github.com/grpc/grpc/blob/master/doc/environment_variables.md).
+    """
+    return {} if "grpc_proxy" in (*intent.variables, *intent.passed) else {"grpc_proxy": ""}
+
+
 @dataclass(frozen=True)
 class BackendContext:
     """The input of a backend besides intent and layout.

@@ -8,7 +8,7 @@ from pathlib import Path
 from stackyard.core.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends import source
-from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command
+from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command, direct_grpc
 from stackyard.launch.plan.backends.started import nested
 from stackyard.launch.plan.model import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
@@ -128,6 +128,7 @@ class Jax:
             "JAX_COORDINATOR_ADDRESS": "${STACKYARD_MASTER}",
             "JAX_COORDINATOR_BIND_ADDRESS": "0.0.0.0:${MASTER_PORT}",
             "JAX_NUM_PROCESSES": "${WORLD_SIZE}", "JAX_PROCESS_ID": "${RANK}", **KERAS,
+            **direct_grpc(intent),
         }  # fmt: skip
         if layout.gpus_per_rank == 1:
             variables["JAX_LOCAL_DEVICE_IDS"] = "${STACKYARD_DEVICE}"

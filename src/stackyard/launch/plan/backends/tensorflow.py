@@ -13,7 +13,7 @@ from stackyard.core.errors import InputError, Where
 from stackyard.core.findings import Finding
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.backends import source
-from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command
+from stackyard.launch.plan.backends.base import UNBUFFERED, BackendContext, command, direct_grpc
 from stackyard.launch.plan.backends.simple import KERAS
 from stackyard.launch.plan.backends.started import nested
 from stackyard.launch.plan.model import RankProgram, Reason
@@ -42,7 +42,7 @@ class TensorFlow:
         _check(roles)
         ranks = sum(roles.values()) or layout.ranks
         check_size(ranks, ranks * SHORTEST)
-        variables = {**UNBUFFERED, "TF_CONFIG": tf_config(context.role, roles), **KERAS}
+        variables = {**UNBUFFERED, "TF_CONFIG": tf_config(context.role, roles), **KERAS, **direct_grpc(intent)}
         whose = f"task {context.role}" if roles else "one worker per rank, worker 0 is the chief"
         reasons = [Reason(("TF_CONFIG",), f"the addresses of all tasks, for tf.distribute: {whose}")]
         if layout.gpus_per_rank and layout.ranks_per_node > 1 and layout.gpu_visibility == "own":
