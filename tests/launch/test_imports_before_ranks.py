@@ -41,3 +41,16 @@ def test_launch_imports_little_before_its_launcher_is_started(tmp_path: Path) ->
     seen = done.stderr.splitlines()
     assert "stackyard.launch.plan.make" in seen, done.stderr[-2000:]
     assert [name for name in UNNEEDED if name in seen] == []
+
+
+def test_a_run_that_ends_well_does_not_import_what_explains_failures(tmp_path: Path) -> None:
+    """Many short runs, as those of a map, wait for the processors that their launchers import with."""
+    site = tmp_path / "site.yaml"
+    site.write_text("name: a\nnodes: {cpu: {platform: linux-64, cores: 2}}\nscheduler: {kind: none}\n")
+    words = ["--yard", tmp_path / "yard", "--site", site, "launch", "-r", "1", "-c", "1", "--backend", "any", "true"]
+    argv = [sys.executable, "-X", "importtime", "-m", "stackyard.cli.main", *words]
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(argv, cwd=tmp_path, env=env, text=True, capture_output=True, check=False)
+    seen = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert done.returncode == 0 and "stackyard.launch.run.seen" in seen, done.stderr[-2000:]
+    assert {"stackyard.launch.run.causes.table", "statistics"} & seen == set()

@@ -11,9 +11,9 @@ The ends of connections are joined by dictionaries: each costs the same, however
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from stackyard.core.late import dataclass
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan, RankProgram
 from stackyard.launch.run.hang.behind import named

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stackyard.core.hostlist import short_host
 from stackyard.core.progress import Listener
@@ -19,11 +19,13 @@ from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.outcome import Cause, Failure, Placement, StagedFiles, State, StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run.alone import Edges, Verdict, verdicts
-from stackyard.launch.run.causes.table import BY_SCHEDULER, Rule, explain, mistakes, site_rules
 from stackyard.launch.run.causes.verdict import TaskEnd, describe, first_of, is_consequence, left_early
 from stackyard.launch.run.energy import gpu_energy
 from stackyard.launch.run.usage import oom_kills, ranks_usage, with_usage
 from stackyard.yard.kinds.payload import IMAGES
+
+if TYPE_CHECKING:
+    from stackyard.launch.run.causes.table import Rule
 
 RANK_ZERO = re.compile(
     r"\b(?:rank|process|processor|task)\s*[:#=]?\s*0\s*(?:of|/|out of|,?\s*(?:world[ _]?)?size\s*[:=]?)\s*1\b",
@@ -203,12 +205,10 @@ def result(seen: StepFacts, plan: Plan, listener: Listener, causes: Sequence[str
         rules = _site_rules(causes, listener)
         cause = with_usage(_cause(first, output, facts, rules), first.task, seen.usage.get(first.task, ("", {}))[1])
         first = Failure(first.task, first.host, first.code, first.tail, cause, first.message)
-    elif state == "cancelled" and (cause := explain(tail=(), code=code, launcher_output=output, facts=facts,
-                                                    only=BY_SCHEDULER)):  # fmt: skip
+    elif state == "cancelled" and (cause := _by_scheduler(code, output, facts)):
         first = Failure(-1, "", code, (), cause)
     elif facts["ranks_claiming_zero"]:
-        rules = _site_rules(causes, listener)
-        _warn(explain(tail=(), code=0, launcher_output=output, facts=facts, first=rules), listener)
+        _warn(_cause(Failure(-1, "", 0, ()), output, facts, _site_rules(causes, listener)), listener)
     hosts = tuple(seen.hosts[node] for node in sorted(seen.hosts))
     placements = tuple(seen.places[task] for task in sorted(seen.places))
     return StepResult(
@@ -319,13 +319,24 @@ def _head(path: Path) -> str:
 
 def _site_rules(files: Sequence[str], listener: Listener) -> tuple[Rule, ...]:
     """The site's own rules. A mistake in their file is a notice: it must not hide the result of the step."""
+    from stackyard.launch.run.causes.table import mistakes, site_rules  # late: most runs end well
+
     wrong = mistakes(files)
     for error in wrong:
         listener.notice(f"the site's causes of failures are not tried: {error}")
     return () if wrong else site_rules(files)
 
 
+def _by_scheduler(code: int, output: str, facts: Mapping[str, object]) -> Cause | None:
+    """The cause of the end of a job that its scheduler has ended, if the launcher says so."""
+    from stackyard.launch.run.causes.table import BY_SCHEDULER, explain
+
+    return explain(tail=(), code=code, launcher_output=output, facts=facts, only=BY_SCHEDULER)
+
+
 def _cause(first: Failure, output: str, facts: Mapping[str, object], rules: Sequence[Rule]) -> Cause | None:
+    from stackyard.launch.run.causes.table import explain
+
     return explain(tail=first.tail, code=first.code, launcher_output=output, facts=facts, first=rules)
 
 

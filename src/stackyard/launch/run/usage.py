@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -92,7 +91,11 @@ def _memory(usage: Sequence[RankUsage]) -> str:
         return ""
     top = max(seen, key=lambda one: one.peak_bytes)
     several = f" in {top.processes} processes" if top.processes > 1 else ""
-    middle = f", median {_gib(statistics.median(one.peak_bytes for one in seen))}" if len(seen) > 1 else ""
+    middle = ""
+    if len(seen) > 1:
+        from statistics import median  # late: it imports much
+
+        middle = f", median {_gib(median(one.peak_bytes for one in seen))}"
     return f"peak {_gib(top.peak_bytes)}{several} (rank {top.task} on {top.host}){middle}"
 
 

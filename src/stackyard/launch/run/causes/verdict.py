@@ -6,7 +6,8 @@ import itertools
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from stackyard.core.late import dataclass
 
 PEER_LOST = re.compile(
     r"connection (?:reset|closed|aborted) by|connection closed\b|peer closed|broken pipe|socket closed|"
