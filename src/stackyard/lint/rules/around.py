@@ -163,9 +163,9 @@ def blank_behind_backslash(case: Case) -> Iterator[Hit]:
     """A backslash with blanks behind it at the end of a line."""
     rows = case.script.rows
     for number, row in enumerate(rows, 1):
-        if re.search(r"(?<!\\)\\[ \t]+$", row) and not row.lstrip().startswith("#") and number < len(rows) \
-                and number not in case.script.inner_lines and rows[number].strip():  # fmt: skip
-            yield Hit(number, "blanks follow the backslash at the end of this line: the next line is another command",
+        ends = re.search(r"(?<!\\)\\[ \t]+(?:#(?! ?\(\d+\)).*)?$", row) and not row.lstrip().startswith("#")
+        if ends and number < len(rows) and number not in case.script.inner_lines and rows[number].strip():
+            yield Hit(number, "the backslash is not the last character of this line: the next line is another command",
                       "remove the blanks")  # fmt: skip
 
 

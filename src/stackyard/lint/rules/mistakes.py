@@ -133,6 +133,12 @@ _SHELLS = re.compile(
     r"|(?:apptainer|singularity) shell .*|srun .*--pty (?:\S+ )*?\S*sh(?: -\w+)*|salloc(?: -\S+(?: [\w:,-]+)?)*"
     r"|qsub .*-I\b.*"
 )
+_OF_ARGV = (
+    (r"(?:(?:ba)?sh )?\S*bin/activate", "this changes a shell of its own, and not this one: it has to be sourced"),
+    (r"(?:docker|podman) (?:run|exec) (?:\S+ )*?-(?:it|ti)\b.*|python[\d.]* -i .*"
+     r"|read -p .*|(?:vim?|nano|less|top|htop)(?: .*)?",
+     "a batch job has no terminal"),
+)  # fmt: skip
 _DETACHED = re.compile(r"screen (?:-S \S+ )?-\w*d|tmux new(?:-session)? .*-d")
 _OF_HOST = (
     r"(?:apptainer|singularity) (?:exec|run) .*\s(sbatch|squeue|scontrol|qsub|--(?:batchSystem|executor)[ =]slurm)\b"
@@ -143,6 +149,14 @@ def _shells(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
     text, fed = shown(" ".join(command.argv)), command.command.redirects or command.command.fed or command.command.here
     if case.script.is_batch and _SHELLS.fullmatch(text) and not fed:
         return f"{text} gets no commands: the next lines run in the shell of the script, once it has ended", ""
+    odd = next((message for pattern, message in _OF_ARGV if re.fullmatch(pattern, text)), "")
+    if case.script.is_batch and odd and not fed:
+        return odd, ""
+    if command.command.piped and command.argv[:2] in (("module", "load"), ("ml", "load")):
+        return "a pipe has a shell of its own: the module is not loaded in this one", text
+    name = re.match(r"(?:mpirun|mpiexec|srun) (?:\S+ )*?-(?:np?|c) ([A-Za-z]\w*) ", text)
+    if name and name[1] in command.environment:
+        return f"{name[1]} is a text here, and not the value of that variable", f"${name[1]}"
     if case.script.is_batch and _DETACHED.match(text):
         return "the job ends while this runs in the background", "the command itself"
     image = command.argv[1:2] == ("exec",) and re.search(r"\.(?:sif|simg)\b.*", text.partition(" exec ")[2])
@@ -180,6 +194,8 @@ _OF_ROWS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"\bsbatch .*(?:--dependency|-d)[ =][\"']?"
                 r"(?!(?i:after(?:any|ok|notok|corr|burstbuffer)?[:+]|singleton|expand:))"
                 r"([a-zA-Z]\w*):"), "sbatch has no dependency {0}", "afterok:JOB"),
+    (re.compile(r"\b(MASTER_ADDR|MASTER_NODE|HEAD_NODE)=[\"']?\$\(scontrol show hostnames?(?: [^|)]*)?\)"),
+     "{0} has the names of all nodes", "scontrol show hostnames | head -n 1"),
     (re.compile(r"^!\s*(/\S*sh)\b"), "the # of the first line is missing", "#!{0}"),
     (re.compile(r"\bexport\s+(TMPDIR|\w*PATH|\w+_(?:ARGS|OPTS|FLAGS|DEVICES|THREADS|ADDR|PORT))=\((?!\s*\))"),
      "{0} is an array, which programs do not get", "export {0}='...'"),

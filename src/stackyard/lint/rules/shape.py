@@ -244,14 +244,7 @@ def horovodrun_hosts(case: Case) -> Iterator[Hit]:
         one = re.search(r"-H (\w[\w.-]*)(?= |$)", " ".join(launch.words)) if launch.kind == "horovodrun" else None
         if one and (launch.count("np") or 1) > 1:
             yield Hit(launch.line, f"{one[1]} has one slot, and -np is {launch.count('np')}", f"-H {one[1]}:GPUS")
-        if (
-            launch.kind != "horovodrun"
-            or is_given
-            or not nodes
-            or nodes == 1
-            or case.script.scheduler == "lsf"
-            or launch.via
-        ):
+        if launch.kind != "horovodrun" or is_given or (nodes or 1) == 1 or case.script.scheduler == "lsf" or launch.via:
             continue
         yield Hit(launch.line, f"horovodrun without hosts uses only the first of {nodes} nodes",
                   "horovodrun -np N -H host1:G,host2:G ...")  # fmt: skip

@@ -104,19 +104,14 @@ def bash_in_sh(case: Case) -> Iterator[Hit]:
                 command.line, f"{shown(command.argv[1])} is written in bash, and sh runs it", f"bash {command.argv[1]}"
             )
     first = case.script.text.partition("\n")[0].strip()
-    if (
-        not case.script.is_batch
-        or not re.fullmatch(r"#!\s*/bin/sh(\s+-\w+)?", first)
-        or "bash" in (case.script.request.values.get("S") or "")
-    ):
+    named = "bash" in (case.script.request.values.get("S") or "")
+    if not case.script.is_batch or not re.fullmatch(r"#!\s*/bin/sh(\s+-\w+)?", first) or named:
         return
     rows = case.script.code.splitlines()
-    numbers = (
-        number for number, row in enumerate(rows, 1) if _BASH.search(row) and number not in case.script.inner_lines
-    )
-    for number in numbers:
-        yield Hit(number, "this is bash, and the first line names sh", "#!/bin/bash")
-        return
+    for number, row in enumerate(rows, 1):
+        if _BASH.search(row) and number not in case.script.inner_lines:
+            yield Hit(number, "this is bash, and the first line names sh", "#!/bin/bash")
+            return
     for command in case.script.commands:
         if command.argv[:1] in (("module",), ("ml",)) and not re.search(r"(?m)^\s*(?:\.|source)\s", case.script.code):
             text = f"{command.argv[0]} is a function that sh may not have, and the first line names sh"

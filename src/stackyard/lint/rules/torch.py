@@ -151,16 +151,13 @@ def ranks_over_gpus(case: Case) -> Iterator[Hit]:
         ranks, outer = ranks_per_agent(launch), launch.ranks_of
         per_node = case.step(outer).per_node if outer else 1
         gpus = launch_gpus(case, outer or launch)
-        if not ranks or not gpus or per_node != 1 or (launch.kind == "accelerate" and not launch.given("num_machines")):
+        alone = launch.given("num_machines") or (case.nodes == 1 and not launch.given("config_file"))
+        if not ranks or not gpus or per_node != 1 or (launch.kind == "accelerate" and not alone):
             continue
         if ranks > gpus:
             yield Hit(launch.line, f"{ranks} ranks on each node with {gpus} GPUs", f"--nproc_per_node={gpus}")
-        elif (
-            ranks < gpus
-            and len(agents) == 1
-            and not launch.command.command.background
-            and not _is_model_parallel(launch)
-        ):
+        elif ranks < gpus and len(agents) == 1 and not launch.command.command.background \
+                and not _is_model_parallel(launch):  # fmt: skip
             yield Hit(launch.line, f"{counted(ranks, 'rank')} on each node: {gpus - ranks} of {gpus} GPUs idle",
                       f"--nproc_per_node={gpus}", "note" if ranks == 1 else None)  # fmt: skip
 

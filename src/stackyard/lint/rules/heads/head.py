@@ -149,6 +149,12 @@ def directive_variable(case: Case) -> Iterator[Hit]:
                       f"sbatch --{apart[1]}={apart[2]} ...")  # fmt: skip
     for directive in read_by_scheduler(case):
         for option in directive.options:
+            if option.name in ("output", "error") and option.value.endswith("/"):
+                yield Hit(
+                    directive.line,
+                    f"{option.value} is a directory, and --{option.name} a file",
+                    f"{option.value}%j.log",
+                )
             if option.name in ("output", "error", "input", "chdir") and option.value.startswith("~"):
                 yield Hit(directive.line, f"sbatch does not expand ~ in --{option.name}", "the whole path")
             match = re.search(r"\$\{?\w+\}?|\$\(", option.value)
