@@ -74,3 +74,14 @@ def test_status_of_a_run_and_without_extensions(tmp_path: Path) -> None:
     assert "no extensions in" in shown and "done" in shown
     assert stackyard(*yard, "status", "last", cwd=tmp_path).out == stackyard(*yard, "runs", "show", cwd=tmp_path).out
     assert "no such extension" in stackyard(*yard, "status", "nothing", cwd=tmp_path, expect=2).err
+
+
+@pytest.mark.parametrize(("kind", "mark"), [("slurm", "#SBATCH --nodes=2"), ("pbs", "#PBS -l select=2"),
+                                            ("lsf", "#BSUB -n"), ("flux", "#flux: --nodes=2")])  # fmt: skip
+def test_a_laptop_shows_the_script_of_a_cluster(tmp_path: Path, kind: str, mark: str) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    words = ("submit", "-N", "2", "--scheduler", kind, "train.py")
+    environ = {"PATH": "/usr/bin:/bin", "STACKYARD_SITE": ""}
+    assert mark in stackyard(*words[:3], "--dry-run", *words[3:], cwd=tmp_path, **environ).out
+    refused = stackyard(*words, cwd=tmp_path, expect=2, **environ).err
+    assert "--scheduler needs --dry-run" in refused and not (tmp_path / "runs").exists()

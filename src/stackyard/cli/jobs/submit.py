@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,20 +13,23 @@ from stackyard.cli.help import verb
 from stackyard.cli.jobs.following import follow_run
 from stackyard.cli.jobs.intents import AGAIN, STREAMS, intent_options, output, requested
 from stackyard.cli.output import echo, emit, show_json, show_notice, show_text
+from stackyard.core.errors import InputError
 
 if TYPE_CHECKING:
-    from stackyard.launch.api.jobs import Preview, Run
+    from stackyard.launch.api.jobs import Preview, Run, Workspace
 
 
 @verb(
     ("two hours on two nodes, one rank per GPU", "stackyard submit -N 2 -t 2:00 -A PROJ train.py --epochs 3"),
     ("the output of every rank, each line with its rank", "stackyard submit -N 2 --stream all train.py"),
     ("the batch script that a job file makes", "stackyard submit --job job.yaml --dry-run"),
+    ("of a cluster, on a laptop", "stackyard submit -N 2 --dry-run --scheduler slurm train.py"),
     context_settings={"allow_interspersed_args": False},
 )
 @intent_options(AGAIN)
 @output("--no-follow", is_flag=True, help="Return at once; `stackyard runs attach` follows the job later.")
 @output("--stream", type=click.Choice(STREAMS), default="first", help="Ranks whose output is shown meanwhile.")
+@output("--scheduler", "kind", metavar="KIND", help="With --dry-run: as on a machine with slurm, lsf, pbs or flux.")
 @output("--dry-run", is_flag=True, help="Print the batch script and the submit command; submit nothing.")
 @output("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
 def command(context: Context, /, program: tuple[str, ...], **options: Any) -> None:
@@ -38,6 +42,8 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     from stackyard.launch.api import jobs
 
     workspace = context.job_workspace()
+    if options["kind"] is not None:
+        workspace = _elsewhere(workspace, options["kind"], options["dry_run"])
     intent, again = requested(workspace, options, program, lambda: None)
     job = jobs.batch_job(workspace, intent, again)
     if options["dry_run"]:
@@ -48,6 +54,16 @@ def command(context: Context, /, program: tuple[str, ...], **options: Any) -> No
     if not options["as_json"] and run.plan is not None:
         show_plan(run.plan, str(run.paths.root))
     _report(run, jobs.submit(run), options)
+
+
+def _elsewhere(workspace: Workspace, kind: str, dry_run: bool) -> Workspace:
+    """The workspace as on a machine with this scheduler, whose commands need not be here."""
+    if not dry_run:
+        raise InputError("--scheduler needs --dry-run", hint="a job is submitted to the scheduler of this machine")
+    site = workspace.site
+    return replace(
+        workspace, site=site.model_copy(update={"scheduler": site.scheduler.model_copy(update={"kind": kind})})
+    )
 
 
 def _report(run: Run, job_id: str, options: dict[str, Any]) -> None:

@@ -112,5 +112,5 @@ def need_scheduler(context: PlanContext) -> None:
     if context.scheduler == "none":
         raise MissingError(
             "no scheduler found: none of sbatch, bsub, qsub, flux is on PATH",
-            hint="use `stackyard launch` to run here; for --dry-run, set `scheduler.kind` in site.yaml",
+            hint="use `stackyard launch` to run here; to plan for a cluster: submit --dry-run --scheduler slurm",
         )
