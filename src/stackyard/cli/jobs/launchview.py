@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.findings import show_finding
-from stackyard.cli.jobs.having import stacks_having
 from stackyard.cli.output import echo, only_shown, show_error, show_notice, show_text
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
@@ -189,6 +188,8 @@ def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: st
     show_error(StackyardError(message + others, detail="\n".join(first.get("tail") or ()) or said or None))
     if cause:
         echo(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", err=True)
+        from stackyard.cli.jobs.having import stacks_having
+
         having = stacks_having(cause)
         echo(f"  {click.style('hint:', fg='cyan')} {having or cause['remedy']}", err=True)
     logs = next((directory / name for name in ("logs", "array") if (directory / name).exists()), directory)
