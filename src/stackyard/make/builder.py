@@ -258,7 +258,9 @@ class _Steps:
             failed = bytecode.add(self.job, wheels, {*touched, *self.settling.sources})
             self.collisions = self.settling.finish()
         if failed:
-            self.notices.append(f"{len(failed)} Python files cannot be compiled to bytecode, e.g. {failed[0]}")
+            self.notices.append(
+                f"{counted(len(failed), 'Python file')} cannot be compiled to bytecode, e.g. {failed[0]}"
+            )
         return activation
 
     @contextmanager

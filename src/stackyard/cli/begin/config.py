@@ -10,6 +10,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import show_json, show_text
+from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
     from stackyard.inputs.api import PipPolicy
@@ -35,7 +36,7 @@ def command(context: Context, as_json: bool) -> None:
 def _rows(context: Context) -> list[tuple[str, Any, str]]:
     site, file = context.site(), context.site_file()
     of_site = str(file) if file else "the default"
-    kinds = [f"{name} ({kind.cores} cores{f', {kind.gpu.count} GPUs' * bool(kind.gpu.count)})"
+    kinds = [f"{name} ({', '.join([counted(kind.cores, 'core'), *_gpus(kind.gpu.count)])})"
              for name, kind in site.nodes.items()]  # fmt: skip
     return [
         ("site", str(file or ""), _origin_of_site(context)),
@@ -56,6 +57,10 @@ def _rows(context: Context) -> list[tuple[str, Any, str]]:
         ),
         ("mirror", site.mirror, of_site if site.mirror else ""),
     ]
+
+
+def _gpus(count: int) -> list[str]:
+    return [counted(count, "GPU")] if count else []
 
 
 def _indexes(policy: PipPolicy, of_site: str) -> tuple[list[str], str]:

@@ -89,7 +89,7 @@ def _check_conda(context: Context) -> list[CheckResult]:
     except Exception as error:  # rattler's exceptions have no common base class
         return [CheckResult("consistency", "conda", "failed", f"cannot read a record in conda-meta: {error}")]
     problems = list(_conda_problems(context, records, _of_base(context)))
-    text = f"all requirements of {len(records)} packages are satisfied"
+    text = f"all requirements of {counted(len(records), 'package')} are satisfied"
     return _results(context, "conda", problems, text, time.perf_counter() - started)
 
 

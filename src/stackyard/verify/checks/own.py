@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import MissingError, StackyardError
+from stackyard.core.findings import counted
 from stackyard.core.late import dataclass
 from stackyard.host.machine.probe import Machine
 from stackyard.host.run.command import CommandError, Result, ending, tail
@@ -84,7 +85,7 @@ def _unlike(name: str, kind: Any, machine: Machine) -> str | None:
         return f"requires node kind {name} ({kind.platform}), but this machine is {machine.platform}"
     count = len([gpu for gpu in machine.gpus if not kind.gpu.vendor or gpu.vendor == kind.gpu.vendor])
     if kind.gpu.count > count:
-        return f"requires node kind {name} with {kind.gpu.count} GPUs, but this machine has {count}"
+        return f"requires node kind {name} with {counted(kind.gpu.count, 'GPU')}, but this machine has {count}"
     if kind.gpu.count and kind.gpu.model and not any(_same_model(kind.gpu.model, g.model) for g in machine.gpus):
         return f"requires node kind {name} with {kind.gpu.model}, but this machine has {machine.gpus[0].model}"
     return None
