@@ -16,7 +16,7 @@ from support import venvs
 from support.slurm import SlurmCluster
 from support.slurmcli import Work, working
 
-pytestmark = [pytest.mark.real, pytest.mark.long]
+pytestmark = pytest.mark.real
 
 HEAD = """
 import json, os, sys
@@ -89,6 +89,18 @@ model.build((None, 4))
 losses = model.fit(x[part], y[part], batch_size=32 // n, epochs=3, verbose=0, shuffle=False).history["loss"]
 print(json.dumps({"n": n, "devices": jax.device_count(), "losses": losses}), flush=True)
 """
+PORTS = """
+import json, os, socket
+config = json.loads(os.environ["TF_CONFIG"])
+host, _, port = config["cluster"]["worker"][config["task"]["index"]].rpartition(":")
+with socket.socket() as plain:
+    try:
+        taken = plain.bind(("", int(port)))
+    except OSError as error:
+        taken = error.strerror
+with socket.create_server(("", int(port))) as server, socket.create_connection((host, int(port))):
+    print(json.dumps({"config": config, "gpus": os.environ["CUDA_VISIBLE_DEVICES"], "taken": taken}), flush=True)
+"""
 NODES = ("-N2", "--exclusive", "--gpus-per-node=4")
 SHAPE = ("-r", "1", "-c", "1", "-g", "0", "--oversubscribe")
 
@@ -96,7 +108,9 @@ SHAPE = ("-r", "1", "-c", "1", "-g", "0", "--oversubscribe")
 @pytest.fixture
 def work(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # gRPC would connect to other ranks through it
-    with working(slurm, tmp_path, mirrored=HEAD + MIRRORED, servers=HEAD + SERVERS, keras_jax=HEAD + KERAS) as made:
+    with working(
+        slurm, tmp_path, mirrored=HEAD + MIRRORED, servers=HEAD + SERVERS, keras_jax=HEAD + KERAS, ports=PORTS
+    ) as made:
         yield made
 
 
@@ -123,6 +137,18 @@ def ranks(work: Work) -> list[dict[str, Any]]:
     return [printed(log.read_text()) for log in sorted((work.last / "logs").glob("rank-*.log"))]
 
 
+def test_a_rank_per_gpu_has_a_port_of_its_own_and_sees_one_gpu(work: Work) -> None:
+    work.allocated("launch", "--backend", "tensorflow", "-r", "4", "-c", "1", "ports.py", salloc=NODES)
+    found = ranks(work)
+    assert [rank["gpus"] for rank in found] == list("01230123")
+    assert {rank["taken"] for rank in found} == {"Address already in use"}
+    assert [rank["config"]["task"]["index"] for rank in found] == list(range(8))
+    workers = found[0]["config"]["cluster"]["worker"]
+    hosts = [worker.rpartition(":")[0] for worker in workers]
+    assert (len(set(workers)), hosts) == (8, [hosts[0]] * 4 + [hosts[4]] * 4)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("each", [1, 2])
 def test_workers_have_the_losses_of_one_process(work: Work, each: int) -> None:
     own = python("tensorflow-cpu")
@@ -153,6 +179,7 @@ roles:
 """
 
 
+@pytest.mark.long
 def test_a_parameter_server_serves_a_chief_and_its_worker(work: Work) -> None:
     own = python("tensorflow-cpu")
     one = alone(work, own, "mirrored.py")
@@ -173,6 +200,7 @@ def test_a_parameter_server_serves_a_chief_and_its_worker(work: Work) -> None:
     work.nothing_left()
 
 
+@pytest.mark.long
 def test_keras_with_jax_has_the_losses_of_one_process(work: Work) -> None:
     own = python("keras", "jax")
     work.allocated("launch", *SHAPE, own, "keras_jax.py", salloc=NODES)
@@ -184,6 +212,7 @@ def test_keras_with_jax_has_the_losses_of_one_process(work: Work) -> None:
         assert rank["losses"] == pytest.approx(one["losses"], rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.long
 def test_hosts_that_meet_over_ipv6_only(slurm_exclusive: SlurmCluster, tmp_path: Path) -> None:
     own, keras = python("tensorflow-cpu"), python("keras", "jax")
     spaces = [slurm_exclusive._namespace(node) for node in ("n1", "n2")]
