@@ -293,7 +293,7 @@ def test_sources_of_programs_in_turn(tmp_path: Path, sources: tuple[str, str], f
 @pytest.mark.parametrize(
     ("head", "lines", "found"),
     [
-        ("-N1 --gres=gpu:1", "python train.py", "warning: train.py has GPUs and one core"),
+        ("-N1 --gres=gpu:1", "python train.py", "note: train.py has GPUs and one core"),
         ("-N2 --ntasks-per-node=4 --gpus-per-node=4", "srun python train.py", "warning: each task of train.py"),
         ("-N1 --gres=gpu:1 -p exclusive_whole_node --exclusive", "python train.py", ""),
         ("-N1 --gres=gpu:1 -c 8", "python train.py", ""),

@@ -46,7 +46,7 @@ def ranks_share_a_core(case: Case) -> Iterator[Hit]:
     instead="#SBATCH --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8\nsrun -c 8 python train.py",
 )
 def one_core_with_gpu(case: Case) -> Iterator[Hit]:
-    """A Python program that has GPUs and one core in each task; a note on whole nodes of a queue."""
+    """A Python program that has GPUs and one core in each task; a note for one GPU, and on whole nodes of a queue."""
     request, script = case.script.request, case.script
     if (
         script.scheduler != "slurm"
@@ -66,12 +66,8 @@ def one_core_with_gpu(case: Case) -> Iterator[Hit]:
         if program and program[0].endswith(".py") and cores_of(case, step) == 1 and _may_load_data(case, program):
             remedy = "#SBATCH --cpus-per-task=8" + ("\nsrun -c 8 ..." if step else "")
             text = f"{'each task of ' if step else ''}{program[0]} has GPUs and one core"
-            meant = (
-                case.script.request.cpus_per_task == 1
-                and request.node_gpus == 1
-                and not (step and step.count("ntasks"))
-            )
-            yield Hit(line, text, remedy, "note" if case.shares_nodes is False or meant else None)
+            small = request.node_gpus == 1 and (step is None or (case.step(step).tasks or 1) == 1)
+            yield Hit(line, text, remedy, "note" if case.shares_nodes is False or small else None)
             return
 
 
