@@ -16,6 +16,8 @@ RIGHT = (
     "there is no version of",  # uv's own message, which is parsed
     "root is nobody",  # the account of that name
     "or there is none",
+    "There are no allocated resources for the application",  # Open MPI's
+    "there is no package called",  # R's
 )
 """Texts that have such a word for a reason."""
 FILES = [

@@ -6,7 +6,6 @@ from stackyard.core.doors import door
 
 if TYPE_CHECKING:
     from stackyard.catalogue.gather import published_state as published_state
-    from stackyard.catalogue.publish import Written as Written
     from stackyard.catalogue.publish import refresh_catalogues as refresh_catalogues
     from stackyard.catalogue.publish import write_catalogue as write_catalogue
 else:

@@ -16,7 +16,7 @@ Who sees a revision then, and how to undo it
   default REV         all: the short name loads it       default STACK --undo
   withdraw REV        hidden; its full name loads it     withdraw REV --undo
   retire REV --on D   all, with a warning from D on      retire REV --undo
-  remove REV          nobody; its files stay some days   remove REV --undo
+  remove REV          no one; its files stay some days   remove REV --undo
   rollback            all see the previous generation    rollback NUMBER
 
 What is loaded or runs goes on. --dry-run shows what would change.

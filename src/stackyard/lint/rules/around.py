@@ -149,7 +149,7 @@ def mkdir_too_late(case: Case) -> Iterator[Hit]:
                 yield Hit(directive.line, f"{directory} is made by the script, after its output file is opened",
                           f"mkdir -p {directory} before the job is submitted")  # fmt: skip
             elif slurm and of_job and re.search(r"%\d*[jJAa]", directory):
-                yield Hit(directive.line, f"{directory} has the number of the job: nobody can make it before",
+                yield Hit(directive.line, f"{directory} has the number of the job: it cannot be made before",
                           f"{fixed}{option.value[len(fixed):].replace('/', '-')}")  # fmt: skip
 
 

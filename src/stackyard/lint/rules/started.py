@@ -86,7 +86,7 @@ def copies_of_one_program(case: Case) -> Iterator[Hit]:
     for launch in case.steps:
         tasks = case.step(launch).tasks or launch.count("np") or 1
         if tasks > 1 and launch.kind in ("srun", "mpirun") and _ALONE.fullmatch((*launch.program, "")[0]):
-            yield Hit(launch.line, f"{tasks} copies of {launch.program[0]}: it is no MPI program", launch.program[0])
+            yield Hit(launch.line, f"{tasks} copies of {launch.program[0]}: not an MPI program", launch.program[0])
             return
         file = next((word for word in launch.program if word.endswith(".jl")), "")
         if launch.kind == "srun" and file and manager.search(case.text_of(file) or ""):

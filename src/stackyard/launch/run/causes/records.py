@@ -10,7 +10,7 @@ _LEVELS = ("levelname", "level", "severity")
 
 
 def unpacked(text: str) -> list[str]:
-    """The lines in a record: its level and message, then its stack; the text itself where it is no record."""
+    """The lines in a record: its level and message, then its stack; the text itself if it is not a record."""
     if not text.startswith('{"') or not text.rstrip().endswith("}"):
         return [text]
     try:

@@ -97,7 +97,7 @@ def pbs_resource(case: Case) -> Iterator[Hit]:
             yield Hit(request.line(option), f"no resource {name}: did you mean {like}?", f"{like}=...")
     for name in re.findall(r":(\w+)=", values.get("l.nodes", "")):
         if name in _RESOURCES and name not in _OF_NODES:
-            yield Hit(request.line("l.nodes"), f"{name} is no part of nodes=", f"#PBS -l {name}=...")
+            yield Hit(request.line("l.nodes"), f"{name} is not a part of nodes=", f"#PBS -l {name}=...")
 
 
 _TORQUE = ("b", "d", "D", "F", "K", "L", "n", "t", "T", "w")
