@@ -168,6 +168,14 @@ def test_an_exception_of_the_program_is_told_with_its_place(told: str, tmp_path:
     assert (diagnosis.rule, diagnosis.cause) == (EXCEPTION, f"the program raised {where}")
 
 
+def test_a_traceback_that_was_cut_off_is_told_with_its_place(tmp_path: Path) -> None:
+    cut = 'step 1\nTraceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n'
+    assert (
+        found(written(tmp_path, cut)).cause
+        == "the program raised an exception, which the log does not name, at a.py:1 in f"
+    )
+
+
 def test_a_crash_in_compiled_code_is_told_with_its_place(tmp_path: Path) -> None:
     stack = (
         f'Current thread 0x7f (most recent call first):\n  File "{SITE}", line 3 in get\n  File "a.py", line 9 in f\n'
@@ -180,12 +188,12 @@ def test_a_failure_without_a_rule_is_told_in_the_words_of_the_log(tmp_path: Path
     """The last error before the launcher's report; a last line that reports one, but none that work went on after."""
     ended = "srun: error: n1: task 0: Exited with exit code 3\n"
     diagnosis = found(written(tmp_path, f"step 1\nwaterlevel below zero: Error 17 in cell 4\nwriting dump\n{ended}"))
-    assert "status 3; the last error that it reports before: waterlevel below zero: Error 17" in diagnosis.cause
+    assert "status 3; the last error that it reports: waterlevel below zero: Error 17" in diagnosis.cause
     last = "solver: error: matrix is singular\n"
     assert found(written(tmp_path, f"step 1\n{last}")).cause == "the program reports an error: matrix is singular"
     ends = "[n1:7] pml_ob9.c:3 error: out of credits\n[n1:7] pml_ob9.c:8 FATAL\n"
     told = found(written(tmp_path, f"step 1\n{ends}")).cause
-    assert told.endswith("reports before: [n1:7] pml_ob9.c:3 error: out of credits")
+    assert told.endswith("reports: [n1:7] pml_ob9.c:3 error: out of credits")
     for line in (
         "max error: 0.01",
         "errors: none",

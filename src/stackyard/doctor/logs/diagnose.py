@@ -249,10 +249,13 @@ def _unknown(failure: LineFailure[Found]) -> Cause:
     if failure.is_raised:
         what = shown(traceback_told(failure.line.text, failure.before, failure.frames))
         return Cause(EXCEPTION, f"the program raised {what}", "look at the traceback before this line")
+    if at := traceback_place(failure.frames):
+        what = f"the program raised an exception, which the log does not name, at {shown(at.text)}"
+        return Cause(EXCEPTION, what, "look for the end of the traceback in another log of the program")
     status = exit_status(failure.line.text)
     how = f"a program ended with status {status}" if status else "a program failed"
     how = f"a program was ended by signal {status - 128} ({name})" if (name := signal_name(status)) else how
-    if failure.before:
+    if told := failure.before.strip() or ("" if status else failure.line.text.strip()):
         hint = "look at the lines around that error"
-        return Cause(REPORTED, f"{how}; the last error that it reports before: {shown(failure.before.strip())}", hint)
+        return Cause(REPORTED, f"{how}; the last error that it reports: {shown(told)}", hint)
     return Cause("", f"{how}, and no log explains why", "look for the logs of its ranks or processes")
