@@ -27,14 +27,6 @@ from support.slurm import SlurmCluster
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-TORCH = """
-import os, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-total = torch.tensor([float(dist.get_rank())])
-dist.all_reduce(total)
-print("sum", total.item(), dist.get_rank(), dist.get_world_size(), os.environ["LOCAL_RANK"], flush=True)
-dist.destroy_process_group()
-"""
 HOROVOD = """
 import os, torch, horovod.torch as hvd
 hvd.init()
@@ -133,15 +125,6 @@ def lines(logs: list[str], first: str) -> list[str]:
     return sorted(line for text in logs for line in text.splitlines() if line.startswith(f"{first} "))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("direct", [True, False], ids=["direct", "torchrun"])
-def test_torch(slurm: SlurmCluster, tmp_path: Path, torch_python: Path, direct: bool) -> None:
-    result, logs = run(tmp_path, torch_python, TORCH, direct=direct)
-    assert (result.state, result.code) == ("done", 0), logs
-    assert lines(logs, "sum") == [f"sum 6.0 {rank} 4 {rank % 2}" for rank in range(4)]
-    assert len(logs) == (4 if direct else 2)
-
-
 def test_mpi(slurm: SlurmCluster, tmp_path: Path, torch_python: Path) -> None:
     result, logs = run(tmp_path, torch_python, MPI, mpi="pmix")
     assert (result.state, result.code) == ("done", 0), logs
@@ -192,7 +175,7 @@ def test_horovod(slurm: SlurmCluster, tmp_path: Path, horovod_python: Path, cont
 
 @pytest.mark.long
 def test_jax(slurm: SlurmCluster, tmp_path: Path) -> None:
-    result, logs = run(tmp_path, python_of(lambda: venvs.python("jax")), JAX)
+    result, logs = run(tmp_path, python_of(venvs.frameworks), JAX)
     assert (result.state, result.code) == ("done", 0), logs
     assert lines(logs, "jax") == [f"jax {rank} 4 4" for rank in range(4)]
 
@@ -200,7 +183,7 @@ def test_jax(slurm: SlurmCluster, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_ray(slurm: SlurmCluster, tmp_path: Path) -> None:
     """The cluster spans both nodes, the code is the program's, and no process or directory is left."""
-    result, logs = run(tmp_path, python_of(lambda: venvs.python("ray")), RAY)
+    result, logs = run(tmp_path, python_of(venvs.frameworks), RAY)
     assert (result.state, result.code) == ("failed", 7), logs
     assert result.first is not None
     assert result.first.task == 0

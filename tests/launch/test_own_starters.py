@@ -113,8 +113,10 @@ LINES = {
     "mpiexec.hydra -n 2 ./a : -n 2 ./b": "mpi -N NODES -r RANKS-PER-NODE PROGRAM",
     "horovodrun -np 4 -H n1:2,n2:2 python t.py": "horovod -N 2 -r 2 python t.py (without -H n1:2,n2:2)",
     "deepspeed --num_nodes 2 --num_gpus 4 t.py --x": "deepspeed -N 2 -r 4 t.py --x",
+    "ray symmetric-run --address n1:1 --min-nodes 2 --num-gpus=4 -- python t.py":
+        "ray -N 2 -r 4 python t.py (without --address=n1:1 --min-nodes=2 --num-gpus=4)",
     "env A=b deepspeed --module pkg.t": "deepspeed -N 2 -r 4 -m pkg.t",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("typed", LINES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -15,15 +16,32 @@ from support.testbed import cache_directory
 from support.torchstack import HOME
 
 INSTALL_S = 900
+FRAMEWORKS = (
+    "torch==2.13.0", "numpy", "mpi4py>=4.1", "accelerate", "transformers", "lightning", "deepspeed", "ray[train]",
+    "jax", "keras", "tensorflow-cpu", "dask", "distributed", "dask-mpi", "hydra-core", "hydra-submitit-launcher",
+)  # fmt: skip
 
 
-def python(*packages: str) -> Path:
+def frameworks() -> Path:
+    """The Python of an environment with all frameworks of docs/reference/frameworks.md; three minutes the first time.
+
+    Raises:
+        MissingError: one could not be installed, with what was printed.
+    """
+    return python(*FRAMEWORKS, name="frameworks")
+
+
+def python(*packages: str, name: str = "") -> Path:
     """The Python of an environment with these packages and what they need; a minute the first time.
+
+    Args:
+        name: what the environment is called in the cache; empty: after its packages.
 
     Raises:
         MissingError: it could not be installed, with what was printed.
     """
-    place = cache_directory() / f"venv-{'-'.join(packages)}-py{sys.version_info[0]}{sys.version_info[1]}"
+    made_of = f"{name}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:8]}" if name else "-".join(packages)
+    place = cache_directory() / f"venv-{made_of}-py{sys.version_info[0]}{sys.version_info[1]}"
     with FileLock(f"{place}.lock"):
         if not (place / "ready").exists():
             shutil.rmtree(place, ignore_errors=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.host.machine.daemons import slurm_settings
@@ -61,24 +63,42 @@ def _by_mpi(context: PlanContext) -> str:
     return mpi.launcher
 
 
-def with_pmi(scheduler: Scheduler, context: PlanContext) -> Scheduler:
+def with_pmi(scheduler: Scheduler, context: PlanContext, linked: tuple[Path, str] | None = None) -> Scheduler:
     """The site's settings, with the PMI of the program's own MPI where srun's default differs.
 
-    MpiDefault of slurm.conf suits the cluster's own MPI; a stack or a virtual environment may have another.
+    MpiDefault of slurm.conf suits the cluster's own MPI; a program, a stack or a virtual environment may have another.
+
+    Args:
+        linked: the program and the name of the MPI library that it is linked to, if it is compiled.
     """
     environ = context.stack.change.apply(context.environ)
-    path = which("mpiexec", environ)
-    own = (context.stack.prefix, environ.get("VIRTUAL_ENV", ""), environ.get("CONDA_PREFIX", ""))
-    if scheduler.mpi or path is None or not any(root and path.is_relative_to(root) for root in own):
-        return scheduler
-    mpi = find_mpi(environ)
-    kind = _PMI.get(mpi.launcher, "") if mpi is not None else ""
+    kind = "" if scheduler.mpi else _linked_pmi(linked) if linked else _pmi_of_environment(context, environ)
     if not kind or slurm_settings(environ).get("MpiDefault", kind).startswith(kind):
         return scheduler
+    if linked and kind == "pmi2" and "libpmix" in run(["ldd", linked[0]], env=dict(environ), check=False).output:
+        return scheduler  # an MPICH that was built for PMIx
     known = run(["srun", "--mpi=list"], env=dict(environ), check=False, timeout_s=20).output.split()
     return scheduler.model_copy(update={"mpi": kind}) if kind in known else scheduler
 
 
+def _linked_pmi(linked: tuple[Path, str]) -> str:
+    """The PMI by the MPI library of a program: libmpi.so.12 is the common binary interface of MPICH and Intel MPI."""
+    name = linked[1]
+    return next((kind for start, kind in _LIBRARIES.items() if name.startswith(start)), "")
+
+
+def _pmi_of_environment(context: PlanContext, environ: Mapping[str, str]) -> str:
+    """The PMI of the MPI that a stack, a virtual or a conda environment brings; empty if it brings none."""
+    path = which("mpiexec", environ)
+    own = (context.stack.prefix, environ.get("VIRTUAL_ENV", ""), environ.get("CONDA_PREFIX", ""))
+    if path is None or not any(root and path.is_relative_to(root) for root in own):
+        return ""
+    mpi = find_mpi(environ)
+    return _PMI.get(mpi.launcher, "") if mpi is not None else ""
+
+
+_LIBRARIES = {"libmpich.so": "pmi2", "libmpi.so.12": "pmi2", "libmpi.so.40": "pmix"}
+"""The kind of srun --mpi for the MPI libraries of MPICH, of its binary interface, and of Open MPI 3 and later."""
 _PMI = {"mpich": "pmi2", "mpirun": "pmix"}
 """The kind of srun --mpi for the MPI of each launcher: MPICH and Intel MPI, Open MPI."""
 

@@ -26,7 +26,7 @@ from stackyard.launch.plan import (
     terminals,
 )
 from stackyard.launch.plan.allocated import left_over
-from stackyard.launch.plan.backends.source import fork_findings, keras_findings
+from stackyard.launch.plan.backends.source import fork_findings, keras_findings, linked_mpi
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import is_spectrum, launcher_name, of_kind, with_mpi, with_pmi
 from stackyard.launch.plan.context import PlanContext
@@ -209,7 +209,7 @@ def launch_request(
     scheduler = of_kind(site.scheduler, context)
     return LaunchRequest(
         program.layout,
-        with_pmi(scheduler, context) if launcher == "srun" and program.mpi else scheduler,
+        with_pmi(scheduler, context, linked_mpi(intent)) if launcher == "srun" and program.mpi else scheduler,
         mpi=program.mpi,
         gpu_aware_mpi=gpus,
         inside=inside,

@@ -110,8 +110,15 @@ HOROVODRUN = Table(
     style="single",
 )
 
+RAY = Table(  # ray symmetric-run --help: further options are those of ray start
+    names("address min-nodes num-cpus num-gpus resources labels object-store-memory temp-dir include-dashboard"),
+    names("disable-usage-stats"),
+    style="single",
+)
+
 TABLES = {
     "torchrun": TORCHRUN, "accelerate": ACCELERATE, "deepspeed": DEEPSPEED, "horovodrun": HOROVODRUN, "mpirun": MPIRUN,
+    "ray": RAY,
 }  # fmt: skip
 """The options of each kind of starter."""
 _MPIRUN = (
@@ -142,7 +149,7 @@ class Starter:
     @property
     def name(self) -> str:
         """As it is called in messages."""
-        return "accelerate launch" if self.kind == "accelerate" else Path(self.head[-1]).name
+        return " ".join(self.head[-2:]) if self.kind in ("accelerate", "ray") else Path(self.head[-1]).name
 
     def count(self, name: str) -> int | None:
         """An option's value if it is a plain number."""
@@ -169,6 +176,8 @@ def find(words: Sequence[str]) -> Starter | None:
             kind = PROGRAMS[name]
         elif name == "accelerate" and words[after : after + 1] == ("launch",):
             kind, after = "accelerate", at + 2
+        elif name == "ray" and words[after : after + 1] == ("symmetric-run",):
+            kind, after = "ray", at + 2
         elif word == "-m" and (at == 0 or Path(words[at - 1]).name.startswith("python")) and words[after:]:
             kind, after = MODULES.get(words[after], ""), at + 2
         else:

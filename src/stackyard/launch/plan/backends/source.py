@@ -11,7 +11,7 @@ from stackyard.core.errors import Where, cause
 from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
 from stackyard.core.pymodules import module_of, program_file, program_modules
-from stackyard.host.files.elf import read_elf
+from stackyard.host.files.elf import ElfFile, read_elf
 from stackyard.launch.request.intent import Intent
 
 
@@ -74,7 +74,7 @@ def _imports(node: ast.Import | ast.ImportFrom, file: str, *, surely: bool) -> I
         yield Import(node.module.split(".")[0], file, node.lineno, surely)
 
 
-MPI_PACKAGES = ("mpi4py", "petsc4py", "slepc4py", "mpi4jax", "dolfinx", "firedrake")
+MPI_PACKAGES = ("mpi4py", "dask_mpi", "petsc4py", "slepc4py", "mpi4jax", "dolfinx", "firedrake")
 """Packages that call MPI_Init in their process."""
 _RUNTIME = frozenset({
     "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6",
@@ -92,14 +92,11 @@ def uses_mpi(intent: Intent) -> tuple[bool | None, str]:
     if not program_source.unread:
         place = next(filter(None, map(program_source.imported, MPI_PACKAGES)), None)
         return (False, "") if place is None else (True, f"{Where(place.file, place.line)} imports {place.name}")
-    word = intent.program[0] if intent.program else ""
-    path = Path(intent.cwd or ".", word)
-    elf = read_elf(path) if "/" in word and path.is_file() and not intent.container else None
+    elf = _compiled(intent)
     if elf is None or not elf.needed:
         return None, program_source.unread
-    library = next((name for name in elf.needed if name.startswith("libmpi")), "")
-    if library:
-        return True, f"{word} is linked to {library}"
+    if library := _mpi_library(elf):
+        return True, f"{intent.program[0]} is linked to {library}"
     is_plain = all(name in _RUNTIME or name.startswith("ld-") for name in elf.needed)
     return (False, "") if is_plain else (None, program_source.unread)
 
@@ -148,6 +145,24 @@ def keras_findings(intent: Intent, ranks: int) -> tuple[Finding, ...]:
             "with torch, wrap the model in DistributedDataParallel", Where(place.file, place.line),
         ),
     )  # fmt: skip
+
+
+def linked_mpi(intent: Intent) -> tuple[Path, str] | None:
+    """A compiled program and the name of the MPI library that it is linked to, e.g. ``libmpich.so.12``."""
+    elf = _compiled(intent)
+    library = _mpi_library(elf) if elf else ""
+    return (elf.path, library) if elf and library else None
+
+
+def _compiled(intent: Intent) -> ElfFile | None:
+    """The program's own file, if it is compiled and runs outside of an image."""
+    word = intent.program[0] if intent.program else ""
+    path = Path(intent.cwd or ".", word)
+    return read_elf(path) if "/" in word and path.is_file() and not intent.container else None
+
+
+def _mpi_library(elf: ElfFile) -> str:
+    return next((name for name in elf.needed if name.startswith("libmpi")), "")
 
 
 VERBS_PACKAGES = ("ucp", "ucxx", "pyverbs", "nixl", "deep_ep", "mooncake", "nvshmem")

@@ -30,7 +30,7 @@ _OURS = {
     "rdzv_conf deepspeed_multinode_launcher deepspeed_hostfile",
 }
 """Options for which the values of the job replace what was typed."""
-_BACKENDS = {"deepspeed": "deepspeed", "horovodrun": "horovod", "mpirun": "mpi"}
+_BACKENDS = {"deepspeed": "deepspeed", "horovodrun": "horovod", "mpirun": "mpi", "ray": "ray"}
 _KINDS = {"multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm"}
 """Options of accelerate, each for ranks that torch's agent starts on every node; without one it may start one rank."""
 _CONFIGURED = re.compile(r"""distributed_type["']?:\s*["']?(MULTI_(?!CPU)\w+|DEEPSPEED|FSDP|MEGATRON_LM)""")

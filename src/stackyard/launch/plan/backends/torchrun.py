@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from stackyard.launch.layout.model import Layout
+from stackyard.launch.plan.backends import source
 from stackyard.launch.plan.backends.base import BackendContext, command, of_torch
 from stackyard.launch.plan.backends.started import agent_options, nested, per_node, program
 from stackyard.launch.plan.model import RankProgram, Reason
 from stackyard.launch.request.intent import Intent
+
+LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
+"""Packages that load mpi4py, if it is installed, to see whether MPI started the ranks: without a PMI that aborts them
+(lightning/fabric/plugins/environments/mpi.py, 2.6)."""
 
 
 class Torchrun:
@@ -28,8 +33,11 @@ class Torchrun:
             return program(intent, layout, found)
         if intent.direct:
             reason = Reason(("RANK", "WORLD_SIZE", "MASTER_ADDR"), "set as by torchrun, without its agent processes")
-            alone = nested(intent, layout)
-            return RankProgram(layout, command(intent), of_torch(layout), reasons=(reason,), findings=alone)
+            may = any(map(source.read(intent).imported, LIGHTNING))
+            return RankProgram(
+                layout, command(intent), of_torch(layout), mpi=may, certain=not may, reasons=(reason,),
+                findings=nested(intent, layout),
+            )  # fmt: skip
         options = (*agent_options(layout), "--max-restarts=0")
         argv = ("python", "-m", "torch.distributed.run", *options, *_script(intent))
         reasons = (
