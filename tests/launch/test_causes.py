@@ -33,6 +33,20 @@ def test_real_output_has_its_cause(example: dict[str, Any]) -> None:
     assert "{" not in found.cause + found.remedy
 
 
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("wandb: ERROR Error while calling W&B API: context deadline exceeded (<Response [500]>)", "tracker-network"),
+        ("wandb: ERROR Error while calling W&B API: permission denied (<Response [403]>)", "tracker-login"),
+        ("wandb: ERROR Error while calling W&B API: user is not logged in (<Response [401]>)", "tracker-login"),
+        ("RuntimeError: no sample left; the API key of this notebook was read", None),
+    ],
+)
+def test_a_server_that_is_late_is_no_missing_login(line: str, rule: str | None) -> None:
+    found = explain(tail=[line], code=1, launcher_output="", facts={})
+    assert (found and found.rule) == rule
+
+
 def test_every_rule_has_an_example() -> None:
     names = [rule.name for rule in rules()]
     assert len(set(names)) == len(names)
