@@ -3,11 +3,9 @@
 from stackyard.lint.rules import (
     address,
     amounts,
-    around,
     arrays,
     environment,
     gpus,
-    mistakes,
     placement,
     processes,
     program,
@@ -15,16 +13,15 @@ from stackyard.lint.rules import (
     rendezvous,
     resources,
     shape,
-    shelltraps,
     started,
     steps,
     torch,
     used,
-    waiting,
 )
 from stackyard.lint.rules.base import TABLE, Case, Hit, Rule
 from stackyard.lint.rules.heads import head, headoptions, refused, together, values, variables
 from stackyard.lint.rules.schedulers import flux, jsrun, lsf, pbs
+from stackyard.lint.rules.shell import around, mistakes, traps, waiting
 
 __all__ = [
     "TABLE",
@@ -52,11 +49,11 @@ __all__ = [
     "rendezvous",
     "resources",
     "shape",
-    "shelltraps",
     "started",
     "steps",
     "together",
     "torch",
+    "traps",
     "used",
     "values",
     "variables",

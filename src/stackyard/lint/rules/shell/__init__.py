@@ -1,0 +1,1 @@
+"""Rules on the shell of a batch script: its slips, its signals and streams, what runs behind it."""
