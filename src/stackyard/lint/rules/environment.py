@@ -222,6 +222,6 @@ def not_exported(case: Case) -> Iterator[Hit]:
     for command in case.script.commands:
         for each in command.command.assignments if not command.command.words else ():
             name = each.name
-            told = re.search(rf"(?:\bexport\b|-x |env|--export\S*)[^\n]*\b{name}\b|\$\{{?{name}\b", case.script.text)
-            if _OF_PROGRAMS.fullmatch(name) and not told:
+            told = rf"(?:\bexport\b|-x |env|--export\S*)[^\n]*\b{name}\b|\$\{{?{name}\b"
+            if _OF_PROGRAMS.fullmatch(name) and not re.search(told, case.script.text):
                 yield Hit(command.line, f"{name} is not exported: programs do not get it", f"export {name}={each.raw}")
