@@ -27,7 +27,7 @@ APART = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"
 
 
 @pytest.mark.parametrize("deploys", [
-    pytest.param(40, marks=pytest.mark.long), pytest.param(200, marks=pytest.mark.rare),
+    pytest.param(28, marks=pytest.mark.long), pytest.param(200, marks=pytest.mark.rare),
 ])  # fmt: skip
 def test_a_year(accounts: Accounts, common: Path, deploys: int) -> None:
     for program in ("unshare", "mount"):
