@@ -69,6 +69,9 @@ SINCE: dict[str, tuple[str, str, str, str]] = {
     "name-never-set 2": (
         _ONE + "export PYTHONPATH=/opt/lib:$PATHONPATH\n./work\n", "$PATHONPATH", "$PYTHONPATH", "",
     ),
+    "name-never-set 3": (
+        _ONE + "TRAIN_ARGS='--lr 1'\nexport CMD=\"./work $ARGS\"\n$CMD\n", "$ARGS", "$TRAIN_ARGS", "",
+    ),
     "horovodrun-hosts": (
         _HEAD + "#SBATCH --ntasks=2\n#SBATCH --gres=gpu:2\nhorovodrun -np 2 -H localhost ./train\n",
         "localhost", "localhost:2", "",

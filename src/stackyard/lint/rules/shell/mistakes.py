@@ -275,6 +275,7 @@ def name_never_set(case: Case) -> Iterator[Hit]:
     known |= {name for match in _READERS.finditer(code) for name in re.findall(r"(?<![\w${])\w+", match[0])}
     strict = re.search(r"(?m)^[ \t]*set\s+(?:-\w*u|-o\s+nounset)", code)
     alike = {name.lower(): name for name in sorted(known)}
+    idle = [name for name in sorted(known) if not re.search(rf"\$\{{?[#!]?{name}\b", code)]
     for command in script.commands:
         parts = [part for word in command.command.words for part in word.parts if part.kind == "variable"]
         for name in (match[1] for part in parts if (match := re.fullmatch(r"(\w+)(?:\[.*)?", part.text))):
@@ -286,10 +287,13 @@ def name_never_set(case: Case) -> Iterator[Hit]:
                 for each in nearest(name, known - {name}, cutoff=0.87 if len(name) > 8 else 0.9)
                 if not re.search(r"\d", each + name)
             ]
-            like = alike.get(name.lower(), close[0] if close else "")
+            parts_of = (each for each in idle if each.endswith(f"_{name}") or name.endswith(f"_{each}"))
+            like = alike.get(name.lower(), close[0] if close else next(parts_of, ""))
             if len(like) > 3 and re.search(rf"\b{like}=", code):
                 yield Hit(command.line, f"{name} is never set, and {like} is", f"${like}")
             elif strict and name.islower() and "module" not in code:
                 yield Hit(command.line, f"{name} is never set: set -u ends the script", "set it before")
             elif re.search(rf"\s-np?[ =]\$\{{?{name}\b", command.raw) and command.argv[0] in _STARTS:
                 yield Hit(command.line, f"{name} is never set in this script", "set it before", "note")
+            elif name.isupper() and re.search(rf"\[\[?\s+\$\{{?{name}\}}?\s+-[lgen][etq]\s", command.raw):
+                yield Hit(command.line, f"{name} is never set in this script: the test fails", "set it before", "note")
