@@ -21,6 +21,7 @@ BENCHMARKS = {
     "loading": "module load and unload",
     "collecting": "gc --dry-run of a large yard",
     "removing": "a tree removed by descriptors and by paths",
+    "completing": "a TAB in each shell",
     "checking": "fsck --deep beside sha256sum",
     "building": "lock to publish, first and second time",
     "cold": "the pip part with an empty cache",

@@ -58,3 +58,12 @@ fi
 ln -s "$version" "$site/.current.$$"
 mv -T "$site/.current.$$" "$site/current"
 echo "$site/current/commands/stackyard is $("$site/current/commands/stackyard" --version)"
+echo "TAB completes command lines once these links are made (docs/howto/completion.md):"
+while read -r file link; do
+    [ ! -d "$(dirname "$link")" ] || echo "  ln -sfn $site/current/share/$file $link"
+done <<EOF
+bash-completion/completions/stackyard.bash /usr/share/bash-completion/completions/stackyard
+zsh/site-functions/_stackyard /usr/local/share/zsh/site-functions/_stackyard
+fish/vendor_completions.d/stackyard.fish /usr/share/fish/vendor_completions.d/stackyard.fish
+tcsh/completions/stackyard.tcsh /etc/profile.d/stackyard.csh
+EOF

@@ -110,6 +110,7 @@ IN_YARD: dict[str, list[str]] = {
     "move.json": ["move.json"],
     "modules": ["modules.tmp", ".modules-x"],
     "envs": ["envs"],
+    "names": ["names"],
 }  # fmt: skip
 """Paths below the yard; `{uid}` is the hostile account's. The link ``modules`` itself is what users see: it stays."""
 BESIDE: dict[str, list[str]] = {

@@ -23,6 +23,7 @@ SECTIONS = {
         "init": "look at this machine and its scheduler, and write a commented site.yaml",
         "config": "show which site file, yard, channels and indexes count here, and from where",
         "help": "show the verbs of every day, all verbs, or the help of one",
+        "completion": "print the script by which bash, zsh, fish or tcsh completes command lines",
     },
     "Build and publish": {
         "deploy": "lock, build, verify and publish the stacks of FILE...",

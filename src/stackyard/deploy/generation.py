@@ -12,6 +12,7 @@ from types import MappingProxyType
 from stackyard.core.late import dataclass
 from stackyard.deploy.published import share
 from stackyard.expose import spider
+from stackyard.expose.completed import show_names, write_names
 from stackyard.expose.environments import show_environments, write_environments
 from stackyard.expose.generation import Texts, module_texts, write_modules
 from stackyard.expose.root import check_root, make_root
@@ -68,6 +69,7 @@ class Draft:
         with atomic.together():
             write_modules(self.modules, shown, self.records, self.workspace, self.texts)
         write_environments(self.paths.envs, shown, self.records, yard)
+        write_names(self.paths.names, shown, yard)
 
     def publish(self, step: Callable[[Base], Step], may: Callable[[], object] = lambda: None) -> Manifest:
         """Make it the current generation, in one step.
@@ -87,7 +89,9 @@ class Draft:
             manifest = generations.commit(self.workspace.yard, self.paths, Manifest(*what))
             if manifest is not None:
                 make_root(self.workspace)
-                show_environments(self.workspace.yard, self.workspace.yard.generation(manifest.number))
+                published = self.workspace.yard.generation(manifest.number)
+                show_environments(self.workspace.yard, published)
+                show_names(self.workspace.yard, published)
                 share.refresh(self.workspace)
                 return manifest
 

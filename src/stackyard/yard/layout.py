@@ -10,11 +10,12 @@
       lock/{stack.lock,[original]}
       {record,record.spare,files,module,checks,adopted,damaged,report}.json  report.xml  build.log
       building/<n>/{owner.json,beat}  .work/     while it is built
-  generations/<n>/{manifest.json,modules/,envs/} `.draft-<host>-<pid>-<random>` while it is written
+  generations/<n>/{manifest.json,names,modules/,envs/} `.draft-<host>-<pid>-<random>` while it is written
       manifest.json.gz                           in place of the manifest of an old one (`yard.generation.manifestfile`)
       owner.json  owner-<random>.json            until the link is where it belongs
   modules -> generations/<n>/modules
   envs -> modules/../envs                        what users' conda finds (`expose.environments`)
+  names -> modules/../names                      what shells complete (`expose.completed`)
   shared/<group>/{modules/,later/<stack>.json}   modulefiles of what its owner shares with a group, also later
   extensions/<name>/{stack.yaml,stack.yaml.lock}   as `stackyard extend` writes them
   bases/<name>/{base.json,root.sqsh,oci/}        third-party images; `.<name>~<process>` while one is imported
@@ -110,6 +111,8 @@ class Yard:
     """The one path that users put on MODULEPATH: a symlink into the current generation."""
     envs = Below("envs")
     """The prefixes that users' conda finds: a symlink through `modules`, so it follows the current generation."""
+    completed = Below("names")
+    """The names that shells complete: a symlink through `modules`, so it follows the current generation."""
     bases = Below("bases")
     """Third-party images, the bases of SIF and OCI images."""
 

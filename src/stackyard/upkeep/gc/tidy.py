@@ -51,13 +51,14 @@ def _pack(manifests: Iterable[Path], outcome: Outcome) -> None:
 
 
 def _remove_names(yard: Yard, keep: int, outcome: Outcome) -> None:
-    """Remove the names of conda prefixes in generations without modulefiles: a rollback makes them anew."""
+    """Remove the names of conda prefixes and for completion without modulefiles: a rollback makes them anew."""
     for paths in former(yard, keep):
-        try:
-            if disk.is_directory(paths.envs) and not disk.is_directory(paths.modules):
-                disk.delete_tree(paths.envs, yard.root)
-        except OSError as error:
-            outcome.kept[str(paths.envs)] = (cause(error),)
+        for names in (paths.envs, paths.names):
+            try:
+                if disk.is_there(names) and not disk.is_directory(paths.modules):
+                    disk.delete_tree(names, yard.root)
+            except OSError as error:
+                outcome.kept[str(names)] = (cause(error),)
 
 
 def _remove_leases(yard: Yard, directories: Iterable[Path], outcome: Outcome) -> None:

@@ -110,6 +110,8 @@ class GenerationPaths:
     """Its modulefiles, run-command files and spider cache."""
     envs = Below("envs")
     """Links to its conda prefixes, by the names under which users' conda finds them."""
+    names = Below("names")
+    """The names that shells complete, a line each: ``r REVISION`` or ``s STACK``."""
     manifest = Below("manifest.json")
     """The revisions that it publishes."""
     packed = Below("manifest.json.gz")
