@@ -190,6 +190,9 @@ VERBS: dict[str, list[str]] = {
     "gc": ["gc --dry-run", "gc", "gc --undo", "gc --now --keep 1"],
     "move": ["move {new} --dry-run", "move {new} --without tool/1.0-py3-1"],
     "schema": ["schema site"],
+    "config": ["config", "config --json"],
+    "help": ["help --all", "help"],
+    "completion": ["completion bash"],
     "init": ["init -o {beside}/written.yaml --dry-run", "init -o {beside}/written.yaml"],
 }
 """A command line of every verb, or several; `{new}` does not exist. None names what is `KEPT` to change it."""
