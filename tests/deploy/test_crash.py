@@ -155,7 +155,7 @@ def test_every_fault_point_of_the_program_is_tried() -> None:
         "launcher-made": "images/test_launcher_recorded", "collision": "deploy/test_collisions_published",
         "manifest-packed": "deploy/test_packed_manifests", "given-up": "deploy/test_mounted",
         **dict.fromkeys(("lease-taken", "lease-aside"), "yard/test_idle_leases"),
-        "child-noted": "yard/test_childnotes",
+        "child-noted": "yard/test_childnotes", "catalogue-rename": "catalogue/test_catalogue_files",
         **dict.fromkeys(("carry", "move-noted", "move-verified", "put-aside"), "upkeep/test_move"),
     }  # fmt: skip
     assert named - elsewhere.keys() == {point.partition(":")[0] for chain in CHAINS for point in chain}

@@ -107,6 +107,7 @@ def test_an_adopted_image_is_a_kind_like_others(adopted: BuildRecord) -> None:
 
 KIND = {
     "cli/publish/wrapadd.py": (1, "refuses what was not wrapped"),
+    "deploy/described/cyclonedx.py": (1, "the life cycle in its bill: built, or only found"),
     "images/adopted.py": (1, "packs what was adopted"),
     "make/builder.py": (2, "a build is begun: what was adopted is only recorded; what has no packages runs beside"),
     "make/job.py": (1, "what a build shows read-only to programs"),
@@ -141,7 +142,7 @@ BASE = {
     "verify/checks/consistency.py": (1, "a layer is compared with its base"),
     "verify/checks/libraries.py": (1, "libraries that packages of a base load"),
     "verify/checks/revisionfiles.py": (1, "an extension has commands that its user installed"),
-    "yard/revision/record.py": (5, "the record itself: its payload, `base_id`, `bases`, `lineage`, its places"),
+    "yard/revision/record.py": (4, "the record itself: its payload, `bases`, `lineage`, its places"),
 }
 """How often a file asks whether a revision has a base, and why. Whether a file names one (`on`) is not counted."""
 

@@ -83,7 +83,7 @@ def bill_of(record: BuildRecord) -> Bill:
     facts = {
         "module": record.module, "platform": record.platform, "variant": record.variant, "created": record.created,
         "form": record.form.kind, "image sha256": record.form.sha256, "input hash": record.input_hash,
-        "lock sha256": digest, "base": record.base_id, "base input hash": record.base.hash if record.base else "",
+        "lock sha256": digest, "base": record.base_id, "base input hash": record.base_hash,
         "adopted from": record.origin.adopted_from, **_image(record),
     }  # fmt: skip
     return Bill(
@@ -101,7 +101,7 @@ def lock_hash(record: BuildRecord) -> str:
 
 
 def _identity(record: BuildRecord, digest: str) -> str:
-    parts = (digest, record.base.hash if record.base else "", record.container.get("digest", ""))
+    parts = (digest, record.base_hash, record.container.get("digest", ""))
     return "stackyard:lock:" + ":".join(filter(None, parts)) if digest else f"stackyard:input:{record.input_hash}"
 
 
@@ -190,7 +190,7 @@ def _notes(
         yield "the lock cannot be read: commits, MD5 hashes and the packages that were asked for are not known"
     elif locked is None:
         yield "the lock is damaged: commits, MD5 hashes and the packages that were asked for are not known"
-    if record.base:
+    if record.base_id:
         yield f"of the packages of the base {record.base_id} the MD5 hashes are left out: they are in its own bill"
     for what, names in (
         ("licence", [c.name for c in components if not c.licence]),

@@ -47,7 +47,7 @@ def citation_of(record: BuildRecord) -> Citation:
     """What a revision is cited by; a lock that cannot be read is left out."""
     identities = {
         "module": record.module, "platform": record.platform, "lock sha256": lock_hash(record),
-        "base input hash": record.base.hash if record.base else "",
+        "base input hash": record.base_hash,
         "image digest": str(record.container.get("digest", "")), "input hash": record.input_hash,
     }  # fmt: skip
     known = {name: text for name, text in identities.items() if text}

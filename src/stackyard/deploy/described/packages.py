@@ -34,9 +34,10 @@ def packages_of(
         find: reads the record of a base.
     """
     own, below = record.own_packages, tuple(package for package in record.packages if package.of_base)
-    if record.base and below and not _has_licences(below):
+    base = next(record.bases(find), None)
+    if base and below and not _has_licences(below):
         with suppress(StackyardError, OSError):
-            known = {_key(p): p.licence for p in packages_of(find(record.base), find)}
+            known = {_key(p): p.licence for p in packages_of(find(base), find)}
             below = tuple(replace(p, licence=known.get(_key(p), "")) for p in below)
     if own and not _has_licences(own):
         stated = _stated(record)

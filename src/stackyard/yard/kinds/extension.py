@@ -136,3 +136,8 @@ def payload_on(base: BaseRevision, root: str) -> Layer:
         ValueError: the form of its base is unknown.
     """
     return Layer(Path(root), base.payload)
+
+
+def identity_of(base: BaseRevision | None) -> tuple[str, str]:
+    """The module and the input hash of a base; empty for a complete revision, which has none."""
+    return (base.id, base.hash) if base else ("", "")

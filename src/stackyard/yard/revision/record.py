@@ -20,7 +20,7 @@ from stackyard.yard import formats, members
 from stackyard.yard.disk import DiskUse
 from stackyard.yard.kinds import table
 from stackyard.yard.kinds.adopted import AdoptedPrefix
-from stackyard.yard.kinds.extension import BaseRevision, payload_on
+from stackyard.yard.kinds.extension import BaseRevision, identity_of, payload_on
 from stackyard.yard.kinds.origins import Built, origin_of
 from stackyard.yard.kinds.payload import Form, Payload, check_container, payload_of
 from stackyard.yard.revision.collision import Collision
@@ -143,7 +143,12 @@ class BuildRecord:
     @property
     def base_id(self) -> str:
         """The module of its base; empty for a complete revision."""
-        return self.base.id if self.base else ""
+        return identity_of(self.base)[0]
+
+    @property
+    def base_hash(self) -> str:
+        """The input hash of its base; empty for a complete revision."""
+        return identity_of(self.base)[1]
 
     def bases(self, find: Callable[[BaseRevision], BuildRecord] = BaseRevision.read) -> Iterator[BaseRevision]:
         """Its base, the base of that, and so on. Raises as `find` does, which reads the record of each."""
