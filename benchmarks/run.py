@@ -32,7 +32,7 @@ BENCHMARKS = {
     "mapping": "a map of the Python API over Slurm, and submitit's",
     "studies": "a study of six runs, and a loop of sbatch",
     "reports": "a report of a study of 500 runs",
-    "catalogue": "a catalogue of 500 revisions, and its search in a slow browser",
+    "cataloguing": "a catalogue of 500 revisions, and its search in a slow browser",
     "many_nodes": "the hub with 10,000 simulated agents",
     "staging": "files on 64 nodes, by the agents and without",
     "stalled": "a job whose run directory hangs for a minute",
