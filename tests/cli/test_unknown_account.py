@@ -16,7 +16,8 @@ from support.accounts import SYSTEM_PATH, Account, Accounts
 from support.channel import Package, make_channel
 
 WORDS = {
-    "init": ("init", "-o", "-"), "catalogue": ("catalogue", "-o", "site"), "sbom": ("sbom", "x"),
+    "init": ("init", "-o", "-"), "completion": ("completion", "bash"),
+    "catalogue": ("catalogue", "-o", "site"), "sbom": ("sbom", "x"),
     "deploy": ("deploy", "six.yml"), "lock": ("lock", "six.yml"), "mirror": ("mirror", "six.yml", "--to", "m"),
     "adopt": ("adopt", "prefix", "--name", "x", "--version", "1"), "wrap": ("wrap", "oci:none", "--commands", "sh"),
     "push": ("push", "x", "oci:out"), "pull": ("pull", "oci:none"), "run": ("run", "x", "true"),
@@ -32,7 +33,7 @@ WORDS = {
 }  # fmt: skip
 NAMING_ONE = ("verify", "show", "shell", "withdraw", "sign", "remove")
 EACH = {verb: WORDS.get(verb, (verb, "x") if verb in NAMING_ONE else (verb,)) for verb in VERBS}
-NOT_IN_A_YARD = {"bindings", "help", "init", "doctor", "lint", "report", "runs", "schema"}
+NOT_IN_A_YARD = {"bindings", "completion", "help", "init", "doctor", "lint", "report", "runs", "schema"}
 """Verbs that need neither a yard nor a home."""
 
 DRIVER = """
