@@ -156,7 +156,7 @@ def _version_row(revision: Revision, at: str) -> Sequence[str]:
 
 
 def revision_page(catalogue: Catalogue, stack: Stack, revision: Revision) -> bytes:
-    """The page of a revision; of one without files it says what became of it."""
+    """The page of a revision; one without files says how it ended."""
     at, facts = addresses.of_revision(revision.module), revision.facts
     title = tag("div", tag("h1", revision.module, _badge(revision)),
                 tag("p", facts.summary if facts else "", class_="lead"), class_="title")  # fmt: skip

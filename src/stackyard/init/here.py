@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stackyard.core.late import dataclass
 from stackyard.core.ranges import core_list, ranges
+from stackyard.host.files import filesystem
 from stackyard.host.machine import probe
 from stackyard.host.run.command import which
 
@@ -54,7 +55,7 @@ class Here:
 
 def look(environ: Mapping[str, str], root: Path = Path("/")) -> Here:
     """Look at this machine; no program but nvidia-smi is started."""
-    shared, local = mounts(root)
+    shared, local = places()
     names = sorted(path.name for path in (root / "sys/class/net").glob("*"))
     return Here(
         os.uname().nodename.partition(".")[0], probe.machine(), cores(root), shared, local,
@@ -110,19 +111,12 @@ def _gpu_nodes(root: Path) -> list[int]:
     return [-1 if each is None else each for each in found]
 
 
-def mounts(root: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """File systems that nodes share (``Lustre at /scratch``), and local ones with a name for scratch files."""
-    shared, local = [], []
-    for line in _text(root / "proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        words, kind = before.split(), after.split()[:1]
-        if len(words) < 5 or not kind:
-            continue
-        at = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), words[4])
-        if kind[0] in SHARED:
-            shared.append(f"{SHARED[kind[0]]} at {at}")
-        elif kind[0] in _LOCAL and at != "/" and _LOCAL_NAME.search(at):
-            local.append(at)
+    mounted = filesystem.mounts()
+    shared = [f"{SHARED[mount.kind]} at {mount.where}" for mount in mounted if mount.kind in SHARED]
+    local = [mount.where for mount in mounted
+             if mount.kind in _LOCAL and mount.where != "/" and _LOCAL_NAME.search(mount.where)]  # fmt: skip
     return tuple(dict.fromkeys(shared)), tuple(dict.fromkeys(local))
 
 

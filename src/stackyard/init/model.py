@@ -117,10 +117,8 @@ class Cluster:
 class Reader(Protocol):
     """A scheduler that can be read: a module with these two functions."""
 
-    @staticmethod
-    def is_here(ask: Ask) -> bool:
+    def is_here(self, ask: Ask) -> bool:
         """Whether its programs are on this machine."""
 
-    @staticmethod
-    def read(ask: Ask) -> Cluster:
+    def read(self, ask: Ask) -> Cluster:
         """What it tells; what it does not is in ``ask.unanswered``."""

@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -105,7 +104,9 @@ def read(text: str) -> Here | str:
 def ask_nodes(
     cluster: Cluster, kinds: Sequence[Kind], environ: Mapping[str, str], wait_s: float, started: Callable[[str], None]
 ) -> Iterator[tuple[Kind, Here | str]]:
-    """A node of each kind as one of its processes sees it; or why not. PBS writes into the working directory."""
-    with ExitStack() as stack:
-        directory = Path.cwd() if cluster.kind == "pbs" else stack.enter_context(scratch("init"))
+    """A node of each kind as one of its processes sees it; or why not.
+
+    PBS writes the output of a job into a file: in a directory below the working directory, which the node sees too.
+    """
+    with scratch("init", Path.cwd() if cluster.kind == "pbs" else None) as directory:
         yield from seen_by(probes(cluster, kinds, directory), environ, wait_s, started)

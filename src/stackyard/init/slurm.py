@@ -48,17 +48,11 @@ def read(ask: Ask) -> Cluster:
 
 
 def _node(fields: dict[str, str]) -> HostNode:
-    """A node: `CoresPerSocket` is 1 where it was configured by CPUs= alone, and its sockets are not known."""
-    cpus, per_socket = scontrol.number(fields, "CPUTot"), scontrol.number(fields, "CoresPerSocket")
-    cores = scontrol.number(fields, "Sockets") * per_socket or max(1, cpus)
-    sockets = max(1, scontrol.number(fields, "Sockets")) if per_socket > 1 else 1
-    smt = max(1, cpus // cores)
-    usable = scontrol.number(fields, "CPUEfctv") or cpus
-    reserved = max(scontrol.number(fields, "CoreSpecCount"), (cpus - usable) // smt)
+    cores = scontrol.shape(fields)
     count, model = _gpus(fields)
     return HostNode(
-        fields["NodeName"], fields.get("Arch", ""), max(1, cores - reserved), cores, sockets, smt,
-        round(scontrol.number(fields, "RealMemory") / 1024, 1), count, model, _words(fields.get("Partitions", "")),
+        fields["NodeName"], fields.get("Arch", ""), *cores, round(scontrol.number(fields, "RealMemory") / 1024, 1),
+        count, model, _words(fields.get("Partitions", "")),
         _words(fields.get("ActiveFeatures", fields.get("AvailableFeatures", ""))),
         not _DOWN.search(_SAVED.sub("", fields.get("State", ""))),
     )  # fmt: skip

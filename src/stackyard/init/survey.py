@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import unified_diff
 from pathlib import Path
-from types import ModuleType
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
@@ -13,11 +12,11 @@ from stackyard.host.files import at
 from stackyard.init import flux, here, kinds, lsf, pbs, probes, slurm, surroundings
 from stackyard.init.here import Here
 from stackyard.init.merge import merge
-from stackyard.init.model import Ask, Cluster
+from stackyard.init.model import Ask, Cluster, Reader
 from stackyard.init.text import site_text
 from stackyard.yard.write import atomic
 
-READERS: tuple[ModuleType, ...] = (slurm, lsf, pbs, flux)  # each is a `model.Reader`
+READERS: tuple[Reader, ...] = (slurm, lsf, pbs, flux)
 """The first whose programs are here is asked; Flux last, which also runs inside jobs of the others."""
 
 
@@ -42,7 +41,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class Renewal:
-    """What `renew` would write.
+    """What `write` would write.
 
     Attributes:
         text: the new content of the file.
@@ -74,7 +73,7 @@ def _cluster(environ: Mapping[str, str]) -> tuple[Cluster | None, tuple[str, ...
     for reader in READERS:
         ask = Ask(environ)
         if reader.is_here(ask):
-            cluster: Cluster = reader.read(ask)
+            cluster = reader.read(ask)
             if cluster.nodes or cluster.queues or cluster.name:
                 return cluster, (*silent, *ask.unanswered)
             silent.append(f"{cluster.title} does not answer: {'; '.join(ask.unanswered[:1])}")

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from stackyard.inputs.load import load_stack as load_stack
     from stackyard.inputs.models import Bind as Bind
     from stackyard.inputs.models import Licence as Licence
+    from stackyard.inputs.models import PipOptions as PipOptions
     from stackyard.inputs.models import Stack as Stack
     from stackyard.inputs.models import Wrap as Wrap
     from stackyard.inputs.parsed import parsed_json as parsed_json

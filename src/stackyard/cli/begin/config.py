@@ -65,13 +65,12 @@ def _gpus(count: int) -> list[str]:
 
 def _indexes(policy: PipPolicy, of_site: str) -> tuple[list[str], str]:
     """The indexes of every stack whose file names none, and where the first one is from."""
-    from stackyard.host.tools.pipconf import PYPI, PipSettings, read_config
+    from stackyard.host.tools.pipconf import read_config
+    from stackyard.inputs.api import PipOptions, pip_settings
 
-    config = read_config(os.environ) if policy.read_pip_conf else {}
-    main = policy.index_url or config.get("index-url", PYPI)
-    origin = of_site if policy.index_url else "pip's configuration" if "index-url" in config else "the default"
-    more = (*config.get("extra-index-url", "").split(), *policy.extra_index_urls)
-    return list(PipSettings((main, *more)).indexes), origin
+    found, _ = pip_settings(policy, PipOptions(), os.environ)
+    by_pip = policy.read_pip_conf and read_config(os.environ).keys() & {"index-url", "no-index"}
+    return list(found.indexes), of_site if policy.index_url else "pip's configuration" if by_pip else "the default"
 
 
 def _origin_of_site(context: Context) -> str:

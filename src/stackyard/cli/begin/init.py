@@ -60,7 +60,7 @@ def command(context: Context, output: Path | None, probe: bool, wait_s: float, d
 
 
 def _default(context: Context) -> Path:
-    """The site file in force, or the one that will be: of root the system's, of others their own."""
+    """The site file that is named; else the system's for root, and the account's own for all others."""
     from stackyard.inputs.api import SYSTEM_SITE, require_own_site
 
     return context.named_site() or (SYSTEM_SITE if os.geteuid() == 0 else require_own_site())

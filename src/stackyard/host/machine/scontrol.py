@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 _FIELD = re.compile(r"\s+(?=(?:[A-Z][A-Za-z_]*|MCS_label)=)")
 """A record's fields begin with a capital; the values of OS= and Reason= have blanks."""
@@ -37,6 +38,34 @@ def settings(text: str) -> dict[str, str]:
 def number(fields: Mapping[str, str], name: str) -> int:
     """A number of a record; 0 without one, as for UNLIMITED and (null)."""
     return int(fields[name]) if fields.get(name, "").isdigit() else 0
+
+
+class Shape(NamedTuple):
+    """The cores of a node: those for jobs and all, its sockets, and the CPUs that Slurm counts for each core."""
+
+    cores: int
+    all_cores: int
+    sockets: int
+    smt: int
+
+
+def shape(fields: Mapping[str, str], cpus: int = 0) -> Shape:
+    """The cores of a record of ``show node``.
+
+    Slurm's CPUs are hardware threads, or cores if so configured: as many as sockets times cores. A node configured only
+    by ``CPUs=`` is shown with as many sockets as CPUs, which is not its topology. CPUEfctv (since 22.05) and
+    CoreSpecCount tell what is reserved for the system.
+
+    Args:
+        cpus: of a node of which the record tells none.
+    """
+    in_all = number(fields, "CPUTot") or cpus or 1
+    per_socket = number(fields, "CoresPerSocket")
+    all_cores = per_socket * number(fields, "Sockets") or in_all
+    smt = max(1, in_all // all_cores)
+    usable = number(fields, "CPUEfctv") or in_all
+    cores = min(usable // smt, all_cores - number(fields, "CoreSpecCount"))
+    return Shape(max(1, cores), all_cores, max(1, number(fields, "Sockets")) if per_socket > 1 else 1, smt)
 
 
 def gpus(gres: str) -> list[tuple[str, int]]:

@@ -106,19 +106,14 @@ def need(layout: Layout, offer: Offer, *, oversubscribe: bool) -> None:
 def _node(facts: Mapping[str, str], kind: str, cpus: int, gpus: int | None, notes: tuple[str, ...] = ()) -> Node:
     """A node from ``scontrol show node``, or `cpus` of it if the allocation has only a part.
 
-    Slurm's CPUs are hardware threads, or cores if so configured: as many as sockets times cores. A node configured only
-    by ``CPUs=`` is shown with as many sockets as CPUs, which is not its topology. CPUEfctv (since 22.05) excludes
-    what is reserved for the system.
+    The sockets are known only where the job has the whole node.
     """
-    # cores from hardware threads; the sockets only where the job has the whole node
-    every = scontrol.number(facts, "CPUEfctv") or scontrol.number(facts, "CPUTot") or cpus or 1
-    per_socket = scontrol.number(facts, "CoresPerSocket") or 1
-    in_all = per_socket * (scontrol.number(facts, "Sockets") or 1)
-    smt = max(1, (scontrol.number(facts, "CPUTot") or every) // max(1, in_all))
-    cores, whole = (cpus or every) // smt or 1, not cpus or cpus == every
-    sockets = max(1, scontrol.number(facts, "Sockets")) if whole and per_socket > 1 else 1
+    shape = scontrol.shape(facts, cpus)
+    whole = not cpus or cpus == shape.cores * shape.smt
+    cores, smt = (shape.cores if whole else cpus // shape.smt or 1), shape.smt
+    sockets = shape.sockets if whole else 1
     there = _gpu_count(facts.get("Gres", "")) if gpus is None else gpus
-    part = "" if whole else f" of {every // smt}"
+    part = "" if whole else f" of {shape.cores}"
     said = f"{counted(cores, 'core')}{part}" + (f", {counted(there, 'GPU')}" if there else "")
     where = "" if sockets == 1 else f" on {sockets} sockets, split evenly"
     assumed = (f"a node of {kind} has {said}{where}, as reported by Slurm: no site file describes it", *notes)
