@@ -27,7 +27,6 @@ EMPTY = '""'
 
 @pytest.fixture(scope="module")
 def made() -> ModuleType:
-    pytest.importorskip("shtab", reason="shtab is installed by `make .venv/.installed-dev`")
     spec = importlib.util.spec_from_file_location("completions", ROOT / "scripts" / "completions.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -229,7 +229,7 @@ def hosts_by_hand(case: Case) -> Iterator[Hit]:
             and case.script.code.count(file if "/" in file else f" {file}") == 1
         )
         if re.fullmatch(r"\$\{?SLURM_(?:JOB_)?NODELIST\}?", shown(file)):
-            yield Hit(launch.line, f"{shown(file)} is a list of names, and no file", "leave it out", "warning")
+            yield Hit(launch.line, f"{shown(file)} is a list of names, not a file", "leave it out", "warning")
         if plain and case.script.scheduler in ("slurm", "pbs", "lsf"):
             yield Hit(launch.line, f"{launch.word} takes its hosts from {file}, which this script does not write",
                       "leave it out: mpirun asks the scheduler")  # fmt: skip

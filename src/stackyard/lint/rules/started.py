@@ -59,7 +59,7 @@ _ALONE = re.compile(
     r"(?:.*/)?(?:cellranger|STAR|bwa|samtools|bcftools|bowtie2?|hisat2|t?blast[npx]|fastqc|salmon|kallisto|nextflow|snakemake"
     r"|canu|spades\.py|Trinity|gatk|minimap2|matlab|jupyter|make|orca|qp_run|abyss-pe|crest|xtb|g16|g09)"
 )
-"""Programs that are no MPI programs, or that start mpirun themselves."""
+"""Programs without MPI, or that start mpirun themselves."""
 
 
 @rule(
@@ -79,7 +79,7 @@ def copies_of_one_program(case: Case) -> Iterator[Hit]:
         if launch.kind == "srun" and tasks and tasks > 1 and text and not knows and not case.inside_agent(launch) \
                 and len(program) == 1 and "array" not in case.script.request.values:  # fmt: skip
             most = " with processes of its own" if pool else ""
-            yield Hit(launch.line, f"{tasks} copies of {program[0]}{most}, which knows nothing of each other",
+            yield Hit(launch.line, f"{tasks} copies of {program[0]}{most}, whose source does not use ranks",
                       "srun -n 1 -c CORES ..." if pool else "srun -n 1 ...")  # fmt: skip
             return
     manager = re.compile(r"\b(?:SlurmManager|addprocs_slurm)\b")

@@ -86,7 +86,7 @@ def _dollar(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
     for word in command.command.words[1:]:
         match = re.fullmatch(rf"(\S*/)?({_GIVEN})(?:/\S*)?", word.raw)
         if match and (match[1] or command.argv[0] == "cd"):
-            return f"{match[2]} is a text here, and not the value of that variable", f"${match[2]}"
+            return f"{match[2]} is plain text here, not the value of that variable", f"${match[2]}"
     return None
 
 
@@ -134,7 +134,7 @@ _SHELLS = re.compile(
     r"|qsub .*-I\b.*"
 )
 _OF_ARGV = (
-    (r"(?:(?:ba)?sh )?\S*bin/activate", "this changes a shell of its own, and not this one: it has to be sourced"),
+    (r"(?:(?:ba)?sh )?\S*bin/activate", "it runs in a shell of its own and changes nothing here: source it"),
     (r"(?:docker|podman) (?:run|exec) (?:\S+ )*?-(?:it|ti)\b.*|python[\d.]* -i .*"
      r"|read -p .*|(?:vim?|nano|less|top|htop)(?: .*)?",
      "a batch job has no terminal"),
@@ -148,7 +148,7 @@ _OF_HOST = (
 def _shells(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
     text, fed = shown(" ".join(command.argv)), command.command.redirects or command.command.fed or command.command.here
     if case.script.is_batch and _SHELLS.fullmatch(text) and not fed:
-        return f"{text} gets no commands: the next lines run in the shell of the script, once it has ended", ""
+        return f"{text} gets no commands: the next lines run after it, in the shell of the script", ""
     odd = next((message for pattern, message in _OF_ARGV if re.fullmatch(pattern, text)), "")
     if case.script.is_batch and odd and not fed:
         return odd, ""
@@ -156,7 +156,7 @@ def _shells(case: Case, command: ResolvedCommand) -> tuple[str, str] | None:
         return "a pipe has a shell of its own: the module is not loaded in this one", text
     name = re.match(r"(?:mpirun|mpiexec|srun) (?:\S+ )*?-(?:np?|c) ([A-Za-z]\w*) ", text)
     if name and name[1] in command.environment:
-        return f"{name[1]} is a text here, and not the value of that variable", f"${name[1]}"
+        return f"{name[1]} is plain text here, not the value of that variable", f"${name[1]}"
     if case.script.is_batch and _DETACHED.match(text):
         return "the job ends while this runs in the background", "the command itself"
     image = command.argv[1:2] == ("exec",) and re.search(r"\.(?:sif|simg)\b.*", text.partition(" exec ")[2])
@@ -185,9 +185,9 @@ _OF_ROWS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"(?:^|[\s=])[“”‘’](\S*)"), "a typographic quote is part of the word {0}", "\" or '"),
     (re.compile(r"(?<!\[)\[ (-n \$\{?\w+\}?) \]"), "[ {0} ] is true for an empty value, too", '[ -n "$NAME" ]'),
     (re.compile(r"(?:^|[;&]\s*)srun\s(?:-\S+\s+(?:\d+\s)?)*(module|ml|conda activate|cd|source|export|ulimit)\s"),
-     "{0} is of the shell, and no program that srun could start", "the line without srun"),
+     "{0} is a command of the shell, which srun cannot start", "the line without srun"),
     (re.compile(r"(?:file\s+|\bcat\s+)\"?\$\{?(SLURM_(?:JOB_)?NODELIST)\b"),
-     "{0} is a list of names, and no file", "scontrol show hostnames > hosts"),
+     "{0} is a list of names, not a file", "scontrol show hostnames > hosts"),
     (re.compile(r"(?:--container-image|\b(?:apptainer|singularity) exec\b)[^'\"|]*?"
                 r"(?:;|&&)\s*((?:python\S*|torchrun|pip) \S+)"),
      "{0} runs outside of the container", "bash -c '...'"),
@@ -202,7 +202,7 @@ _OF_ROWS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"^\s*(?:cp|mv|rm|rsync|ls|cat|ln)\s(?:.*\s)?([\"'][^\"':\s]*/[^\"'\s:]*\*[^\"'\s]*[\"'])(?:\s|$)"),
      "* stays as it is in {0}", "the * outside of the quotes"),
     (re.compile(r"='((?:cat|hostname|nproc|wc|date|pwd|basename|dirname) [^']*\$[^']*|hostname|nproc|pwd)'(?:\s|$)"),
-     "'{0}' is a text, and no output of a command", "$({0})"),
+     "'{0}' is plain text: the command does not run", "$({0})"),
 )  # fmt: skip
 """Patterns in a line, what is wrong with what they match, and what to write."""
 _OF_SHELLS = re.compile(
@@ -235,7 +235,7 @@ def shell_slip(case: Case) -> Iterator[Hit]:
                     and not re.search(rf"'[^']*{re.escape(match[0])}[^']*'", row):  # fmt: skip
                 yield Hit(number, text.format(match[1]), remedy.format(match[1]))
     if case.script.unreached and case.script.is_batch:
-        yield Hit(case.script.unreached[0], "what stands behind exit or exec is not run", "", "note")
+        yield Hit(case.script.unreached[0], "nothing after exit or exec runs", "", "note")
     last = case.script.commands[-1].command if case.script.commands else None
     for word in (*last.words, *(each.value for each in last.assignments if each.value)) if last else ():
         if open_quote(word.raw):
