@@ -85,7 +85,7 @@ def test_a_page_says_what_is_asked_of_it(site: Path) -> None:
     text = text_of(site / "pytorch" / "2.5.1-py312-1.html")
     for part in (
         "module load pytorch/2.5.1-py312-1", "stackyard launch --with pytorch/2.5.1-py312-1 train.py",
-        "stackyard extend --base pytorch/2.5.1-py312-1", "6.7 GB in 85,411 files", "All checks passed on 2026-",
+        "stackyard extend --base pytorch/2.5.1-py312-1", "6.2 GiB in 85,411 files", "All checks passed on 2026-",
         "Packages import 61", "accelerator cu126, python 3.12", "tqdm 4.67.0 h1_0 conda MPL-2.0 AND MIT",
         "libblas 3.9.0 h1_0 conda not known", "Compared with pytorch/2.4.1-py312-1 :",
         "pytorch 2.4.1 2.5.1", "ray - 2.39.0", "lock sha256", "@misc{pytorch/2.5.1-py312-1,",

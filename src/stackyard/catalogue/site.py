@@ -10,7 +10,7 @@ from typing import Any
 from stackyard.catalogue import addresses, texts
 from stackyard.catalogue.html import Markup, data, join, link, page, section, table, table_of, tag
 from stackyard.catalogue.model import Catalogue, Facts, Package, Revision, Stack, changes
-from stackyard.core.findings import counted
+from stackyard.core.findings import counted, human_bytes
 from stackyard.core.names import canonical
 from stackyard.lock.explain.diff import Diff
 
@@ -151,7 +151,7 @@ def _version_row(revision: Revision, at: str) -> Sequence[str]:
     facts = revision.facts or Facts("")
     return (
         join(link(revision.label, addresses.of_revision(revision.module), at), _badge(revision)), revision.day,
-        facts.python, facts.platform, texts.bytes_of(facts.bytes), revision.state,
+        facts.python, facts.platform, human_bytes(facts.bytes), revision.state,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stackyard.catalogue.model import Catalogue, Facts, Revision
+from stackyard.core.findings import human_bytes
 from stackyard.deploy.described.cite import Citation, bibtex
 from stackyard.lock.explain.diff import Diff
 
@@ -20,7 +21,6 @@ KINDS = {
     "own": "Tests of the stack and the site",
 }
 """What each kind of check says, in the order of a report."""
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def how_to(revision: Revision, facts: Facts) -> list[tuple[str, str]]:
@@ -83,7 +83,7 @@ def details(revision: Revision, facts: Facts) -> list[tuple[str, str]]:
         ("Python", facts.python),
         ("Variant", axes or revision.entry.variant),
         ("Platform", facts.platform),
-        ("Size", f"{bytes_of(facts.bytes)} in {facts.files:,} files{inside}" if facts.files else ""),
+        ("Size", f"{human_bytes(facts.bytes)} in {facts.files:,} files{inside}" if facts.files else ""),
         ("Extends", facts.base),
         ("Category", revision.entry.category),
         ("Home page", revision.entry.url),
@@ -111,11 +111,3 @@ def verdict(facts: Facts) -> str:
     """When the checks were done last, and their result."""
     words = {"passed": "All checks passed", "failed": "A check failed", "unverified": "Some checks were skipped"}
     return f"{words.get(facts.verdict, facts.verdict)} on {facts.checked[:10]}." if facts.checked else "Never verified."
-
-
-def bytes_of(number: float) -> str:
-    """A size in decimal units: 4.2 GB."""
-    power = 0
-    while number >= 1000 and power < len(_UNITS) - 1:
-        number, power = number / 1000, power + 1
-    return f"{number:.1f} {_UNITS[power]}" if power and number < 100 else f"{number:.0f} {_UNITS[power]}"

@@ -107,15 +107,6 @@ def show_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> Non
     click.echo("\n".join(table(rows, columns, terminal_width())))
 
 
-def human_bytes(size: float) -> str:
-    """A size in binary units with one digit: 1.5 GiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
-
-
 def _indent(text: str, margin: str, first: str = "") -> str:
     lines = (first + text).splitlines() or [""]
     return "\n".join(margin + line for line in lines)

@@ -70,3 +70,12 @@ def some(names: Sequence[str], most: int) -> str:
 def counted(number: int, noun: str, plural: str = "s") -> str:
     """``1 rank``, ``2 ranks``. `plural`: the plural ending of the noun."""
     return f"{number} {noun}{plural * (number != 1)}"
+
+
+def human_bytes(size: float) -> str:
+    """A size in binary units with one digit: 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

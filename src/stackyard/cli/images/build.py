@@ -12,8 +12,9 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.images.onefile import built, is_file, is_source
-from stackyard.cli.output import echo, human_bytes, show_json
+from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
+from stackyard.core.findings import human_bytes
 from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from stackyard.cli.images import build as imagebuild
 from stackyard.cli.images import extend as imageextend
 from stackyard.cli.images import files as imagefiles
 from stackyard.cli.images import transfer as imagetransfer
-from stackyard.cli.output import echo, human_bytes, show_error, show_json, show_table, show_text
+from stackyard.cli.output import echo, show_error, show_json, show_table, show_text
 from stackyard.core.errors import StackyardError
+from stackyard.core.findings import human_bytes
 from stackyard.yard.api import RevisionPaths, current_entries, readable_record, record_of
 
 if TYPE_CHECKING:

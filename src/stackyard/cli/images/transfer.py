@@ -11,9 +11,9 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
 from stackyard.cli.images.build import compression_option, revision_of, wanted_of
-from stackyard.cli.output import echo, human_bytes, show_json, show_table
+from stackyard.cli.output import echo, show_json, show_table
 from stackyard.core.errors import ChecksFailed, InputError
-from stackyard.core.findings import some
+from stackyard.core.findings import human_bytes, some
 
 if TYPE_CHECKING:
     from stackyard.images.api import Compression

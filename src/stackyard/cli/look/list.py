@@ -10,7 +10,8 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.output import echo, human_bytes, show_json, show_notice, show_table, show_text
+from stackyard.cli.output import echo, show_json, show_notice, show_table, show_text
+from stackyard.core.findings import human_bytes
 from stackyard.yard.api import RevisionPaths, Yard, listing, size_of_row
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import echo, emit, human_bytes, show_json, show_table
+from stackyard.cli.output import echo, emit, show_json, show_table
 from stackyard.cli.tables import show_line
 from stackyard.core.errors import InputError
+from stackyard.core.findings import human_bytes
 from stackyard.deploy.api import revision_json
 from stackyard.yard.api import (
     BuildRecord,

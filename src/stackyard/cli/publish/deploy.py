@@ -10,9 +10,9 @@ import click
 from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import Duration, verb
-from stackyard.cli.output import echo, human_bytes, show_error, show_json
+from stackyard.cli.output import echo, show_error, show_json
 from stackyard.core.errors import InputError
-from stackyard.core.findings import counted
+from stackyard.core.findings import counted, human_bytes
 from stackyard.deploy.api import memo_path, recall_deploy
 from stackyard.inputs.api import Workspace
 from stackyard.yard.api import Yard, current_manifest

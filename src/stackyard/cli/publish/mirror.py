@@ -11,9 +11,9 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import echo, human_bytes, show_json
+from stackyard.cli.output import echo, show_json
 from stackyard.core.errors import InputError
-from stackyard.core.findings import counted
+from stackyard.core.findings import counted, human_bytes
 from stackyard.host.machine.platforms import PLATFORMS
 from stackyard.inputs.api import Workspace
 

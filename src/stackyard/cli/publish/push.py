@@ -13,7 +13,8 @@ from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.images.build import compression_option
 from stackyard.cli.images.transfer import registry_options
-from stackyard.cli.output import echo, human_bytes, show_json
+from stackyard.cli.output import echo, show_json
+from stackyard.core.findings import human_bytes
 from stackyard.yard.api import find_revision, record_of
 
 if TYPE_CHECKING:

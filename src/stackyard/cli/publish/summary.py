@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.findings import show_checks, show_finding
-from stackyard.cli.output import echo, human_bytes, show_text
-from stackyard.core.findings import counted
+from stackyard.cli.output import echo, show_text
+from stackyard.core.findings import counted, human_bytes
 from stackyard.deploy.api import USABLE, Outcome, Result
 from stackyard.expose.api import example_command, module_notes
 from stackyard.yard.api import RevisionPaths, collision_sentences

@@ -9,9 +9,9 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import echo, human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import InputError
-from stackyard.core.findings import counted
+from stackyard.core.findings import counted, human_bytes
 from stackyard.yard.api import Entry, Yard, find_revision, is_directory
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import click
 from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import echo, human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import InputError
+from stackyard.core.findings import human_bytes
 from stackyard.core.quoting import LONG, plain
 from stackyard.yard.api import is_directory
 

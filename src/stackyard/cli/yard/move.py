@@ -10,9 +10,9 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import echo, human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import InputError
-from stackyard.core.findings import counted
+from stackyard.core.findings import counted, human_bytes
 
 if TYPE_CHECKING:
     from stackyard.upkeep.api import MovePlan, MoveRequest, MoveResult

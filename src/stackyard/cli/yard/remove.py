@@ -10,9 +10,10 @@ import click
 from stackyard.cli.catalogued import catalogued
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
-from stackyard.cli.output import echo, human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.cli.yard.steps import show_undo
 from stackyard.core.errors import InputError
+from stackyard.core.findings import human_bytes
 from stackyard.yard.api import Entry, RevisionPaths, readable_record
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stackyard.cli.context import Context
-from stackyard.cli.output import echo, human_bytes, show_json, show_notice
+from stackyard.cli.output import echo, show_json, show_notice
 from stackyard.core.errors import StackyardError
-from stackyard.core.findings import counted, some
+from stackyard.core.findings import counted, human_bytes, some
 from stackyard.core.quoting import LONG, plain
 from stackyard.yard.api import IDLE_LEASE_DAYS
 
