@@ -1,13 +1,13 @@
 # The targets of a checkout. `make` alone lists them.
 .POSIX:
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-long test-bare test-rare fuzz lint format bench clean
+.PHONY: help install quickstart test test-long test-bare test-rare fuzz lint format docs bench clean
 JOBS ?= 6
 LONG_JOBS ?= 4
 INPUTS ?= 10000
 SLOWEST = --durations=20 --durations-min=10
 BIN := .venv/bin
-SOURCES := src tests benchmarks examples scripts
+SOURCES := src tests benchmarks examples scripts docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,10 @@ format: .venv/.installed-dev  ## format the sources with ruff
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+docs: .venv/.installed-docs  ## build the documentation site in build/docs; every warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -n -q -E -j auto -c docs . build/docs
+	@echo "build/docs/docs/index.html"
+
 bench: .venv/.installed-dev  ## measure the figures of docs/performance.md
 	@scripts/test-programs.sh
 	$(BIN)/python -m benchmarks
@@ -65,4 +69,8 @@ clean:  ## remove everything that can be rebuilt
 
 .venv/.installed-dev: pyproject.toml scripts/make-venv.sh
 	@scripts/make-venv.sh dev
+	@touch .venv/.installed $@
+
+.venv/.installed-docs: pyproject.toml scripts/make-venv.sh
+	@scripts/make-venv.sh docs
 	@touch .venv/.installed $@

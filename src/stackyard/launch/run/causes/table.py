@@ -242,7 +242,7 @@ def reference(table: Iterable[Rule] | None = None) -> str:
     )
     parts = ["# Known causes", first]
     for rule in rules() if table is None else table:
-        seen = [f"`{one.pattern}`" for one in rule.patterns]
+        seen = [f"`` {one.pattern} ``" if "`" in one.pattern else f"`{one.pattern}`" for one in rule.patterns]
         seen += [f"exit status {', '.join(map(str, rule.codes))}"] if rule.codes else []
         seen += [f"{name} {value}" for name, value in rule.when.items()]
         kind = "" if rule.kind == "cause" else f"Kind: {rule.kind}. "
