@@ -73,7 +73,7 @@ def test_a_node_that_is_lost_while_files_are_staged(slurm_exclusive: SlurmCluste
     with working(slurm_exclusive, tmp_path, read=READ) as work:
         (work.directory / "data").mkdir()
         (work.directory / "data/big").touch()
-        os.truncate(work.directory / "data/big", 1 << 32)
+        os.truncate(work.directory / "data/big", 1 << 30)
         words = ("-N", "2", *RANKS, "--restarts", "1", "--lost-timeout", "5", "--stage", "data")
         started = work.start("launch", *words, "--launcher-arg=--no-kill", "read.py", salloc=("-N3", "--no-kill"))
         work.until(lambda: work.status()["phase"].startswith("staging"))

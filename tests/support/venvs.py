@@ -34,12 +34,16 @@ def frameworks() -> Path:
 def python(*packages: str, name: str = "") -> Path:
     """The Python of an environment with these packages and what they need; a minute the first time.
 
+    Where the environment with all frameworks has them, it is that one: TensorFlow and JAX take gigabytes.
+
     Args:
         name: what the environment is called in the cache; empty: after its packages.
 
     Raises:
         MissingError: it could not be installed, with what was printed.
     """
+    if not name and set(packages) <= set(FRAMEWORKS):
+        return frameworks()
     made_of = f"{name}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:8]}" if name else "-".join(packages)
     place = cache_directory() / f"venv-{made_of}-py{sys.version_info[0]}{sys.version_info[1]}"
     with FileLock(f"{place}.lock"):
