@@ -30,8 +30,13 @@ class _Index(BaseHTTPRequestHandler):
     directory: Path
     asked: list[str]
 
+    held: str = ""
+    released = threading.Event()
+
     def do_GET(self) -> None:
         self.asked.append(self.path)
+        if self.held and self.held in self.path:
+            self.released.wait(60)
         data = (self.directory / self.path.lstrip("/")).read_bytes()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
@@ -45,7 +50,7 @@ class _Index(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[type[_Index]]:
-    handler = type("Index", (_Index,), {"directory": tmp_path / "files", "asked": []})
+    handler = type("Index", (_Index,), {"directory": tmp_path / "files", "asked": [], "released": threading.Event()})
     handler.directory.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     handler.address = f"http://127.0.0.1:{server.server_port}"
@@ -70,6 +75,31 @@ def test_only_missing_wheels_are_fetched(yard: Yard, index: type[_Index]) -> Non
     for name in ("one", "two", "three"):
         (file,) = Path(record.prefix).glob(f"lib/python*/site-packages/{name}.py")
         assert file.stat().st_nlink > 1
+
+
+class _Heard(SilentProgress):
+    """Lets the server go on once the build has reported what is fetched so far."""
+
+    def __init__(self, index: type[_Index]) -> None:
+        super().__init__()
+        self.amounts: list[tuple[str, int, int, str, int]] = []
+        self._index = index
+
+    def advance(self, subject: str, done: int, total: int, items: str = "", size: int = 0) -> None:
+        self.amounts.append((subject, done, total, items, size))
+        if done == 1 and items == "packages fetched":
+            self._index.released.set()
+
+
+def test_a_download_reports_its_packages_and_bytes_while_it_runs(yard: Yard, index: type[_Index]) -> None:
+    index.held = "slow-1.0"
+    heard = _Heard(index)
+    build(yard, locked(pip=[_served(index, "quick"), _served(index, "slow")]), progress=heard)
+    assert index.released.is_set(), "the first package was reported before the second one came"
+    fetched = [amount for amount in heard.amounts if amount[3] == "packages fetched"]
+    assert all(subject == "demo/1.0-py311-1" and total == 2 for subject, _, total, _, _ in fetched)
+    assert any(size > 100 for *_, size in fetched)
+    assert heard.amounts[-1][1:4] == (2, 2, "files compiled")
 
 
 def test_a_wheel_that_the_cache_has_from_elsewhere_only_is_fetched(yard: Yard, index: type[_Index]) -> None:

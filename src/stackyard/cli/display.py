@@ -1,17 +1,21 @@
 """Progress on a terminal (a live line per running step) or in a log (a line per step). Both go to standard error.
 
 On a terminal, a finished step leaves one permanent line with its time, and notices appear between those lines. So the
-screen looks like a log afterwards, and only running steps are redrawn.
+screen looks like a log afterwards, and only running steps are redrawn. In a log, a long step has a line every
+`QUIET_S` with what is done so far.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
+from stackyard.core.findings import human_bytes
 from stackyard.core.progress import Progress
 from stackyard.core.quoting import harmless, one_line
 
@@ -29,27 +33,96 @@ ENDS = {
 """The phases that end a step, with their marks."""
 
 
+QUIET_S, STILL_S = 10.0, 60.0
+"""After this time without a line, a log says what is done so far; the second, if that is the same as before."""
+_WIDE = 120
+"""The columns of a terminal with room for a bar beside what it shows."""
+_RATE_S = 10.0
+"""The time over which a rate is averaged."""
+
+
+class Amount:
+    """What is done of a phase, with its rate: bytes per second where they are measured, else items."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+        self._key: tuple[str, bool] | None = None
+
+    def text(self, done: int, total: int, items: str, size: int, now: float) -> str:
+        """``12 of 87 packages fetched, 1.2 GiB, 45.0 MiB/s``; the rate from the second second on."""
+        if self._key != (items, bool(size)):
+            self._key = (items, bool(size))
+            self._seen.clear()
+        value = size or done
+        if not self._seen or self._seen[-1][1] != value or now - self._seen[-1][0] > _RATE_S / 2:
+            self._seen.append((now, value))
+        while now - self._seen[0][0] > _RATE_S and len(self._seen) > 2:
+            self._seen.popleft()
+        parts = [f"{done:,} of {total:,} {items}".rstrip(), *([human_bytes(size)] if size else [])]
+        seconds, more = self._seen[-1][0] - self._seen[0][0], value - self._seen[0][1]
+        if seconds >= 1 and more > 0:
+            parts.append(f"{human_bytes(more / seconds)}/s" if size else f"{more / seconds:,.0f}/s")
+        return ", ".join(parts)
+
+
 class Lines(Progress):
-    """Progress for logs: a line for each new phase of a variant, with the seconds since the start."""
+    """Progress for logs: a line for each new phase of a variant, with the seconds since the start.
+
+    After `QUIET_S` without one, a line has what is done so far, from a thread of its own, since most steps wait for
+    another program.
+    """
 
     def __init__(self) -> None:
         self.notices: list[str] = []
-        self._started = time.monotonic()
+        self._started = self._said = time.monotonic()
         self._last: dict[str, str] = {}
+        self._running = self._amount = ""
+        self._told: str | None = None
+        self._since = self._started
+        self._amounts = Amount()
+        self._guard, self._over = threading.Lock(), threading.Event()
+        self._pulse = threading.Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Lines:
+        self._pulse.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self._over.set()
+        self._pulse.join()
 
     def phase(self, subject: str, phase: str, detail: str = "") -> None:
         """Print one line, unless nothing changed."""
         text = f"{phase} {detail}".rstrip()
-        if self._last.get(subject) != text:
-            self._last[subject] = text
-            line = one_line(f"[{time.monotonic() - self._started:6.1f} s] {subject}: {text}")
-            print(line, file=sys.stderr, flush=True)
+        with self._guard:
+            if self._last.get(subject) != text:
+                self._last[subject] = text
+                self._running, self._amount, self._told, self._amounts = "", "", None, Amount()
+                now = time.monotonic()
+                if phase not in ENDS:
+                    self._running, self._since = f"{subject}: {text}", now
+                self._print(f"{subject}: {text}", now)
+
+    def advance(self, subject: str, done: int, total: int, items: str = "", size: int = 0) -> None:
+        """Keep what is done for the next line."""
+        with self._guard:
+            self._amount = self._amounts.text(done, total, items, size, time.monotonic())
+
+    def tell(self, now: float) -> None:
+        """Print what is done so far, if nothing was printed for a while before `now` (by `time.monotonic`)."""
+        with self._guard:
+            if self._running and now - self._said >= (STILL_S if self._amount == self._told else QUIET_S):
+                self._told = self._amount
+                self._print(f"{self._running}: {self._amount or f'{now - self._since:.0f} s so far'}", now)
+
+    def _beat(self) -> None:
+        while not self._over.wait(1):
+            self.tell(time.monotonic())
+
+    def _print(self, text: str, now: float) -> None:
+        self._said = now
+        line = one_line(f"[{self._said - self._started:6.1f} s] {text}")
+        print(line, file=sys.stderr, flush=True)
 
     def notice(self, text: str) -> None:
         """Print one line; repeated notices are dropped."""
@@ -83,6 +156,7 @@ class Bars(Progress):
             transient=True,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._amounts: dict[str, Amount] = {}
         self._started: dict[str, float] = {}
 
     def __enter__(self) -> Bars:
@@ -97,12 +171,15 @@ class Bars(Progress):
         if phase in ENDS:
             self._end(subject, phase, detail)
         else:
+            self._amounts[subject] = Amount()
             self._display.update(self._task(subject), phase=phase, detail=_plain(detail), bar="")
 
-    def advance(self, subject: str, done: int, total: int) -> None:
+    def advance(self, subject: str, done: int, total: int, items: str = "", size: int = 0) -> None:
         """Show the progress within the phase."""
         if subject in self._tasks and total > 0:
-            self._display.update(self._tasks[subject], bar=_bar(done, total), detail=f"{done:,} of {total:,}")
+            text = self._amounts[subject].text(done, total, items, size, time.monotonic())
+            bar = _bar(done, total) if self._console.width >= _WIDE else ""
+            self._display.update(self._tasks[subject], bar=bar, detail=_plain(text))
 
     def notice(self, text: str) -> None:
         """Print a permanent line; repeated notices are dropped."""

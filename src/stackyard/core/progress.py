@@ -12,8 +12,14 @@ class Progress:
     def phase(self, subject: str, phase: str, detail: str = "") -> None:
         """`subject` (a module name or a variant) enters a phase: solve, fetch, link, compile, bytecode, verify ..."""
 
-    def advance(self, subject: str, done: int, total: int) -> None:
-        """The progress of the phase, in items."""
+    def advance(self, subject: str, done: int, total: int, items: str = "", size: int = 0) -> None:
+        """The progress of the phase.
+
+        Args:
+            done, total: the number of items.
+            items: what is counted, with the participle that it needs: "packages fetched".
+            size: the bytes that were written for them; 0: not measured.
+        """
 
     def notice(self, text: str) -> None:
         """A notice for the user: one sentence."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stackyard.core.errors import StackyardError
@@ -67,19 +67,23 @@ def run(
     check: bool = True,
     hint: str = "",
     view: View = PLAIN,
+    watch: Callable[[], object] = lambda: None,
 ) -> command.Result:
     """Run a program; its output goes to `log`.
 
     Args:
         what: the step in words, for the error: "compiling horovod 0.28.1".
         view: the program's view of the files.
+        watch: as for `command.run`.
 
     Raises:
         StackyardError: it failed (with `check`, or because the disk is full); the message names the step, the detail
             has the relevant part of the output.
     """
     try:
-        result = command.run(argv, env=env, cwd=cwd, timeout_s=timeout_s, stdin=stdin, check=False, log=log, view=view)
+        result = command.run(
+            argv, env=env, cwd=cwd, timeout_s=timeout_s, stdin=stdin, check=False, log=log, view=view, watch=watch
+        )
     except command.CommandError as error:
         text = f"{what} timed out after {timeout_s:g} s"
         raise StackyardError(text, hint=_see(log), detail=error.detail) from error

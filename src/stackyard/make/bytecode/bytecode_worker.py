@@ -1,7 +1,8 @@
 """Compiles many source files, one process per core. Run by the prefix's own interpreter: standard library only.
 
-Standard input is one JSON object: {"workers": n, "tasks": [[target, source, name], ...]}; `name` is the file name that
-the code carries (the import system replaces it). Prints a JSON list of the names that cannot be compiled.
+Standard input is one JSON object: {"workers": n, "tasks": [[target, source, name], ...]}; `name` is the
+file name that the code carries (the import system replaces it). Prints a JSON list of the names that cannot be
+compiled. With "count": file, that has the number of finished files, renewed about once a second.
 """
 
 import ctypes
@@ -10,8 +11,9 @@ import multiprocessing
 import os
 import py_compile
 import sys
+import time
 import warnings
-from typing import List, Optional, Tuple  # noqa: UP035 - older interpreters run this too
+from typing import Iterable, List, Optional, Tuple  # noqa: UP035 - older interpreters run this too
 
 _MODE = py_compile.PycInvalidationMode.UNCHECKED_HASH
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
@@ -31,6 +33,20 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
 
 
+def counting(results: Iterable[Optional[str]], place: str) -> List[Optional[str]]:  # noqa: UP006, UP045
+    """All results, while their number is written to a file."""
+    done, told = [], time.monotonic()
+    with open(place, "w") as stream:  # noqa: PTH123 - as above
+        for result in results:
+            done.append(result)
+            if time.monotonic() - told > 1:
+                told = time.monotonic()
+                stream.seek(0)
+                stream.write(str(len(done)))  # never fewer digits than before
+                stream.flush()
+    return done
+
+
 def main() -> None:
     """Compile all files named on standard input."""
     warnings.simplefilter("ignore")
@@ -40,10 +56,10 @@ def main() -> None:
         os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - pathlib costs more than it helps in a start-up path
     results: List[Optional[str]]  # noqa: UP006, UP045
     if order["workers"] == 1:
-        results = [compile_one(task) for task in tasks]
+        results = counting(map(compile_one, tasks), order.get("count", os.devnull))
     else:
         with multiprocessing.get_context("fork").Pool(order["workers"], _die_with_parent) as pool:
-            results = pool.map(compile_one, tasks, chunksize=8)
+            results = counting(pool.imap(compile_one, tasks, chunksize=8), order.get("count", os.devnull))
     print(json.dumps([name for name in results if name]))
 
 

@@ -15,12 +15,13 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
+from stackyard.host.files.scratch import scratch
 from stackyard.make import programs
 from stackyard.make.bytecode.pyfiles import InstalledFiles, Unit
 from stackyard.make.cache_adoption import adopt
@@ -32,7 +33,7 @@ from stackyard.yard.cache.caches import BYTECODE, content_hash, may_look_into, s
 from stackyard.yard.write.atomic import fault_point, rename_directory, temporary, write_json
 
 _WORKER = Path(__file__).with_name("bytecode_worker.py")
-_BATCH = 2000  # files per run of the worker: what a kill can cost, and how often progress is reported
+_BATCH = 2000  # files per run of the worker: what a kill can cost
 _OLDEST = (3, 7)  # PEP 552
 
 
@@ -145,11 +146,15 @@ def _compile_missing(job: Job, tag: str, places: Sequence[_Place], own: set[str]
     done = [place for place in places if place.ready]
     missing = [place for place in places if not place.ready]
     total, count = sum(len(p.unit.shared) for p in missing), 0
+
+    def tell(more: int) -> None:
+        job.progress.advance(job.module, count + more, total, "files compiled")
+
     for batch in _batches(missing):
         fault_point("bytecode")
-        done += [_finish(job, place, tag, failed, own) for place, failed in _run_worker(job, tag, batch, own)]
+        done += [_finish(job, place, tag, failed, own) for place, failed in _run_worker(job, tag, batch, own, tell)]
         count += sum(len(p.unit.shared) for p in batch)
-        job.progress.advance(job.module, count, total)
+        tell(0)
     return done
 
 
@@ -166,7 +171,9 @@ def _batches(places: Sequence[_Place]) -> Iterator[list[_Place]]:
         yield batch
 
 
-def _run_worker(job: Job, tag: str, batch: Sequence[_Place], own: set[str]) -> list[tuple[_Place, set[str]]]:
+def _run_worker(
+    job: Job, tag: str, batch: Sequence[_Place], own: set[str], tell: Callable[[int], None]
+) -> list[tuple[_Place, set[str]]]:
     """Compile a batch beside its final places; return each with the files that failed."""
     tasks = []
     for place in batch:
@@ -174,17 +181,29 @@ def _run_worker(job: Job, tag: str, batch: Sequence[_Place], own: set[str]) -> l
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         tasks += [(str(directory / pyc(n, tag)), str(job.prefix / n), n) for n in place.unit.shared if n not in own]
-    failed = set(compile_files(job, tasks))
+    failed = set(compile_files(job, tasks, tell))
     return [(place, failed.intersection(place.unit.shared)) for place in batch]
 
 
-def compile_files(job: Job, tasks: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Compile (target, source, name) triples with the prefix's Python; return the names that cannot be compiled."""
+def compile_files(
+    job: Job, tasks: Sequence[tuple[str, str, str]], tell: Callable[[int], object] = lambda _: None
+) -> list[str]:
+    """Compile (target, source, name) triples with the prefix's Python; return the names that cannot be compiled.
+
+    Args:
+        tell: is called with the number of files that are finished, several times a second.
+    """
     if not tasks:
         return []
-    order = json.dumps({"workers": min(cores(), 1 + len(tasks) // 64), "tasks": tasks})
     argv: programs.Argv = [job.python, "-I", "-S", "-B", _WORKER]
-    result = programs.run(argv, what=f"compiling the bytecode of {job.module}", log=job.paths.log, stdin=order)
+    with scratch("bytecode") as directory:
+        count = directory / "count"
+        count.touch()
+        order = json.dumps({"workers": min(cores(), 1 + len(tasks) // 64), "count": str(count), "tasks": tasks})
+        result = programs.run(
+            argv, what=f"compiling the bytecode of {job.module}", log=job.paths.log, stdin=order,
+            watch=lambda: tell(int(count.read_text() or 0)),
+        )  # fmt: skip
     names: list[str] = json.loads(result.stdout.splitlines()[-1])
     return names
 

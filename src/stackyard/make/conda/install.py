@@ -280,7 +280,7 @@ class _Reporter:
     def on_link_complete(self, _index: int) -> None:
         with self._guard:
             self._done += 1
-            self._job.progress.advance(self._job.module, self._done, self._total)
+            self._job.progress.advance(self._job.module, self._done, self._total, "packages linked")
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("on_"):

@@ -24,6 +24,7 @@ from stackyard.host.files import at, space
 from stackyard.host.files.hashing import local_path
 from stackyard.host.net import http
 from stackyard.host.net.trust import LOGIN_HINT
+from stackyard.host.run.written import written_bytes
 from stackyard.host.tools import uv
 from stackyard.lock.lockfile.model import CondaPackage
 from stackyard.make.conda.forconda import write_record
@@ -60,14 +61,25 @@ async def unpack(job: Job, packages: Sequence[CondaPackage], client: Client) -> 
             await _unpack(job, package, locked.get(package.stem, package), client)
 
     tasks = [asyncio.create_task(one(package)) for package in packages]
+    telling = asyncio.create_task(_tell(job, tasks))
     try:
         await asyncio.gather(*tasks)
     finally:  # others may wait for what a failed build held
         stop.set()
+        telling.cancel()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         waiting.shutdown()
+
+
+async def _tell(job: Job, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Report how many packages are unpacked, and the bytes written for them, until this is cancelled."""
+    before = written_bytes()
+    while tasks:
+        done = sum(task.done() for task in tasks)
+        job.progress.advance(job.module, done, len(tasks), "packages fetched", written_bytes() - before)
+        await asyncio.sleep(0.5)
 
 
 @asynccontextmanager

@@ -218,7 +218,7 @@ class _Counter:
         with self._guard:
             self._done += 1
             self.bytes += size
-            self._progress.advance("mirror", self._done, self._total)
+            self._progress.advance("mirror", self._done, self._total, "files fetched", self.bytes)
 
 
 def _fetch(directory: Path, file: MirrorFile, done: _Counter, paths: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from stackyard.core.late import dataclass
 from stackyard.core.names import canonical
 from stackyard.core.secrets import shown
 from stackyard.host.files import filelocks
+from stackyard.host.run.written import written_bytes
 from stackyard.host.tools import uv
 from stackyard.host.tools.pipconf import PipSettings
 from stackyard.lock.conda.records import file_name
@@ -185,7 +187,7 @@ def _uv_install(
         "--no-python-downloads", "--link-mode", _link_mode(job), "--python", python or job.python, "-r", lock,
         *uv.host_options(settings), *(["--offline"] if offline else []), *more,
     ]  # fmt: skip
-    before = _installed(job) if offline else set()
+    before = _installed(job)
     try:
         programs.run(
             argv,
@@ -193,6 +195,7 @@ def _uv_install(
             log=job.paths.log,
             env=indexes.environment(job),
             hint="see the wheel named above",
+            watch=(_Installing if offline else _Fetching)(job, wheels, before),
         )
     except StackyardError as error:
         if not offline or not isinstance(error, programs.FailedError) or _installed(job) != before:
@@ -204,6 +207,41 @@ def _uv_install(
 def _installed(job: Job) -> set[str]:
     """The names of the metadata directories that pip has installed in the prefix."""
     return {path.name for path in job.site_packages.glob("*.dist-info")}
+
+
+class _Installing:
+    """Reports how many wheels uv has linked while it runs. Called several times a second.
+
+    uv itself reports nothing to a program that reads its output. Looking takes a twentieth of the time at most: a cache
+    may have thousands of directories on a shared file system.
+    """
+
+    items = "packages installed"
+
+    def __init__(self, job: Job, wheels: Sequence[Wheel], before: set[str]) -> None:
+        self._job, self._wheels, self._before = job, wheels, before
+        self._written, self._next = written_bytes(), time.monotonic() + 0.5
+
+    def __call__(self) -> None:
+        started = time.monotonic()
+        if started >= self._next:
+            done, size = self._done(), written_bytes() - self._written
+            self._job.progress.advance(self._job.module, done, len(self._wheels), self.items, max(size, 0))
+            self._next = time.monotonic() + max(0.5, 20 * (time.monotonic() - started))
+
+    def _done(self) -> int:
+        return len(_installed(self._job) - self._before)
+
+
+class _Fetching(_Installing):
+    """Reports how many wheels uv has fetched and unpacked; then how many it has linked."""
+
+    def _done(self) -> int:
+        if installed := super()._done():
+            self.items = _Installing.items
+            return installed
+        self.items = "packages fetched"
+        return len(uvcache.held(self._job.uv_cache, self._wheels))
 
 
 def forget_times(site_packages: Path) -> None:
