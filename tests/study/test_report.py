@@ -248,6 +248,12 @@ def test_unknown_suffixes_are_refused_with_the_list(tmp_path: Path) -> None:
         error = stackyard("report", study, "-o", tmp_path / name, expect=2).err
         assert "not a format of reports" in error and ".html, .md, .csv, .json, .svg, .pdf" in error
     assert "--figure and --metric need -o" in stackyard("report", study, "--figure", "runs", expect=2).err
+    assert "--license needs --crate" in stackyard("report", study, "--license", "MIT", expect=2).err
+    for words, named, other in (("--crate -o r.html", "--crate", "-o"), ("--crate --json", "--crate", "--json"),
+                                ("--timeline t.json --crate", "--timeline", "--crate")):  # fmt: skip
+        said = stackyard("report", study, *words.split(), expect=2).err
+        assert f"{named} writes a file of its own: give it without {other}" in said
+        assert not (study / "ro-crate-metadata.json").exists()
     assert "is neither a study nor a run" in stackyard("report", tmp_path, expect=2).err
     error = stackyard("report", study, "-o", tmp_path / "x.svg", "--figure", "comparison", expect=2).err
     assert "this report has no comparison" in error and "--figure efficiency" in error

@@ -66,6 +66,7 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
     """
     from stackyard.study.api import compare_studies, require_report_suffix, study_results, write_report
 
+    _require_one_result(other, output, options)
     if options["timeline"]:
         _write_timeline(context, study, options["timeline"])
         return
@@ -74,8 +75,6 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
         return
     if output is not None:
         require_report_suffix(output)
-    elif options["figure"] or options["metric"]:
-        raise click.UsageError("--figure and --metric need -o FILE.svg or FILE.pdf")
     found: Results | TwoStudies | Overview
     if other is not None:
         found = compare_studies(study_results(study), study_results(other))
@@ -93,6 +92,24 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
             show_notice("a reference is not met")
     if code := _code(found):
         raise click.exceptions.Exit(code)
+
+
+def _require_one_result(other: Path | None, output: Path | None, options: dict[str, Any]) -> None:
+    """Refuse options of which one would be ignored: one file of another kind is written, or a report, or it is shown.
+
+    Raises:
+        click.UsageError: with the options that exclude each other, or that need another one.
+    """
+    if output is None and (options["figure"] or options["metric"]):
+        raise click.UsageError("--figure and --metric need -o FILE.svg or FILE.pdf")
+    if options["licence"] and not options["crate"]:
+        raise click.UsageError("--license needs --crate")
+    files = [f"--{name}" for name in ("timeline", "reframe", "crate") if options[name]]
+    others = {"-o": output, "--json": options["as_json"], "a second study": other}
+    if options["timeline"]:
+        others |= {"--reframe": options["reframe"], "--crate": options["crate"]}
+    if files and (given := [word for word, value in others.items() if value]):
+        raise click.UsageError(f"{files[0]} writes a file of its own: give it without {' and '.join(given)}")
 
 
 def show_results(context: Context, root: Path, *, as_json: bool) -> int:
