@@ -105,3 +105,21 @@ def test_the_tally_of_a_report_counts_what_failed() -> None:
     passed, failed = (CheckResult("import", name, name) for name in ("passed", "failed"))  # type: ignore[arg-type]
     assert Report("m/1", "", "", checks=(passed, passed)).tally() == "2 checks"
     assert Report("m/1", "", "", checks=(passed, failed)).tally() == "1 of 2 checks"
+
+
+def test_the_tally_of_a_report_never_counts_a_skipped_check_as_passed() -> None:
+    passed, skipped = (CheckResult("import", name, name) for name in ("passed", "skipped"))  # type: ignore[arg-type]
+    assert Report("m/1", "", "", checks=(passed, skipped, skipped)).tally() == "1 check, 2 skipped"
+
+
+def test_a_failed_check_shows_the_end_of_its_output_and_the_command_here(capsys: pytest.CaptureFixture[str]) -> None:
+    output = "\n".join(f"line {n}" for n in range(20))
+    hint = "run it in the same environment: stackyard run m/1 -- false"
+    bad = CheckResult("own", "solver", "failed", f"{output}\nexited with status 1", hint)
+    good = CheckResult("own", "other", "skipped", "one\nrequires a GPU", "elsewhere")
+    show_checks(Report("m/1", "", "", checks=(bad, good)), "stackyard --yard /y")
+    shown = capsys.readouterr().out
+    assert "    failed: solver: exited with status 1 [own]\n" in shown
+    assert "        | line 10\n" in shown and "        | line 19\n" in shown and "| line 9\n" not in shown
+    assert shown.endswith("[own]\n        hint: elsewhere\n") and "| one" not in shown
+    assert "stackyard --yard /y run m/1 -- false" in shown

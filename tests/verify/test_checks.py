@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -298,6 +299,23 @@ def test_own_checks(stack: Stack, fields: dict[str, Any], status: str, text: str
     (check,) = own(stack, **fields).checks
     assert check.status == status
     assert text in check.detail
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"python": "import sys\nprint('it ran')\nsys.exit(3)\n"},
+        {"python": "print('it ran'); raise SystemExit(3)"},
+        {"run": ("bash", "-c", "echo 'it ran'; exit 3")},
+    ],
+)
+def test_the_hint_of_a_failed_check_repeats_it(stack: Stack, fields: dict[str, Any]) -> None:
+    (check,) = own(stack, **fields).checks
+    head, _, command = check.remedy.partition(" -- ")
+    assert head.endswith(f": stackyard run {stack.record.module}") and "\n" not in command
+    environ = {"PATH": f"{stack.record.prefix}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(command, shell=True, env=environ, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("it ran\n", 3)
 
 
 @pytest.mark.parametrize(("name", "mode"), [("check.sh", 0o644), ("check", 0o755), ("check.py", 0o644)])

@@ -58,6 +58,7 @@ class Amount:
             self._seen.append((now, value))
         while now - self._seen[0][0] > _RATE_S and len(self._seen) > 2:
             self._seen.popleft()
+        items = items.replace("s ", " ", 1) if total == 1 else items
         parts = [f"{done:,} of {total:,} {items}".rstrip(), *([human_bytes(size)] if size else [])]
         seconds, more = self._seen[-1][0] - self._seen[0][0], value - self._seen[0][1]
         if seconds >= 1 and more > 0:

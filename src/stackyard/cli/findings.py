@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 WORDS = {"refused": ("error", "red"), "warning": ("warning", "yellow"), "note": ("note", "cyan")}
 """The word and the color of each severity."""
+_OUTPUT_LINES = 10
+"""How much of a check's output is shown; the report has more."""
 
 
 def show_finding(
@@ -56,10 +59,23 @@ def show_finding(
     click.echo(harmless("\n".join(lines)), err=err)
 
 
-def show_checks(report: Report) -> None:
-    """Print the checks of a report that did not pass."""
+def show_checks(report: Report, program: str = "stackyard") -> None:
+    """Print the checks of a report that did not pass, the stack's own that failed with the last lines of their output.
+
+    Args:
+        program: this program with its global options, for the commands in hints.
+    """
     for check in report.problems():
-        show_finding(check.finding, word=check.status, indent="    ")
+        has_output = check.kind == "own" and check.status in ("failed", "warned")
+        output = check.detail.strip().splitlines()[:-1] if has_output else []
+        finding = check.finding
+        remedy = finding.remedy.replace("stackyard run ", f"{program} run ")
+        show_finding(
+            replace(finding, remedy=remedy),
+            word=check.status,
+            context=[f"| {line}" for line in output[-_OUTPUT_LINES:]],
+            indent="    ",
+        )
 
 
 def _filled(text: str, indent: str, width: int) -> str:

@@ -147,9 +147,12 @@ class Report:
         return result
 
     def tally(self) -> str:
-        """The short addition to a state, such as ``2 of 24 checks`` for a failed one."""
-        failed = sum(check.status == "failed" for check in self.checks)
-        return f"{failed} of {counted(len(self.checks), 'check')}" if failed else counted(len(self.checks), "check")
+        """The short addition to a state: ``2 of 24 checks`` failed, ``155 checks, 2 skipped``, as in the summary."""
+        counts = Counter(check.status for check in self.checks)
+        if counts["failed"]:
+            return f"{counts['failed']} of {counted(len(self.checks), 'check')}"
+        others = (f", {counts[status]} {status}" for status in ("skipped", "warned") if counts[status])
+        return counted(counts["passed"], "check") + "".join(others)
 
     def summary(self) -> str:
         """One line: the state, the number of checks by status, and the duration."""

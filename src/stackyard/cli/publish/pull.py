@@ -58,7 +58,7 @@ def command(
     request = Request(
         context.site(), yard, (), allow_unverified=allow_unverified, accept=accept, command=context.command
     )
-    _show(_pulled(context, source, registry, request, fit.module), as_json)
+    _show(_pulled(context, source, registry, request, fit.module), context.program, as_json)
 
 
 def _pulled(context: Context, source: str, registry: Registry, request: Request, module: str) -> Outcome:
@@ -85,7 +85,7 @@ def _pulled(context: Context, source: str, registry: Registry, request: Request,
             return arrive(arrived, request, progress, leases)
 
 
-def _show(done: Outcome, as_json: bool) -> None:
+def _show(done: Outcome, program: str, as_json: bool) -> None:
     from stackyard.deploy.api import USABLE
 
     if as_json:
@@ -94,6 +94,6 @@ def _show(done: Outcome, as_json: bool) -> None:
     else:
         echo(f"{done.module}: {done.status}")
         if done.report is not None and done.report.state != "passed":
-            show_checks(done.report)
+            show_checks(done.report, program)
     if done.status not in USABLE:
         raise click.exceptions.Exit(3)

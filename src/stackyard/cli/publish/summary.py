@@ -116,7 +116,7 @@ def _show_built(outcome: Outcome, said: Sequence[str]) -> None:
 
 def _show_failures(outcome: Outcome, program: str) -> None:
     if outcome.report is not None:
-        show_checks(outcome.report)
+        show_checks(outcome.report, program)
         text = exceptions_text(outcome.report, outcome.stack)
         if text:
             show_text(f"    if this is intended, {text}")

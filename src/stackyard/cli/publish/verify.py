@@ -63,7 +63,7 @@ def command(context: Context, rev: str | None, deep: bool, mend: bool, as_json: 
     if as_json:
         show_json({module: report.to_json() for module, report in reports.items()})
     else:
-        _show(reports)
+        _show(reports, context.program)
     changed = publish_results(workspace, verification, context.command)
     if not as_json:
         _show_changed(reports, changed)
@@ -79,10 +79,10 @@ def _rest(context: Context, workspace: Workspace) -> list[str]:
     return repair_yard(workspace, origin(context.command))
 
 
-def _show(reports: Mapping[str, Report]) -> None:
+def _show(reports: Mapping[str, Report], program: str) -> None:
     for module, report in reports.items():
         echo(f"{click.style(module, bold=True)}: {report.summary()}")
-        show_checks(report)
+        show_checks(report, program)
 
 
 def _show_changed(reports: Mapping[str, Report], changed: Sequence[str]) -> None:

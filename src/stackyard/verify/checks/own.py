@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -109,9 +110,19 @@ def result_of(context: Context, check: OwnCheck) -> CheckResult:
             "own", check.name, "passed", tail(output.strip(), _SHOWN_LINES), seconds=seconds, required=check.required
         )
     detail = "\n".join(part for part in (tail(output.strip(), _SHOWN_LINES), problem) if part)
-    remedy = "run it in the same environment: stackyard run REV -- COMMAND"
     status: Status = "failed" if check.required else "warned"
-    return CheckResult("own", check.name, status, detail, remedy, seconds, check.required)
+    return CheckResult("own", check.name, status, detail, _again(context, check), seconds, check.required)
+
+
+def _again(context: Context, check: OwnCheck) -> str:
+    """The hint with the command that runs a check again, on one line."""
+    try:
+        argv = list(_argv(context, check))
+    except StackyardError as error:
+        return error.hint or ""
+    if check.python:
+        argv = ["python", "-c", f"exec({check.python!r})" if "\n" in check.python.strip() else check.python.strip()]
+    return f"run it in the same environment: stackyard run {context.record.module} -- {shlex.join(argv)}"
 
 
 def _problem(context: Context, check: OwnCheck) -> tuple[str | None, str]:
@@ -154,7 +165,7 @@ def _argv(context: Context, check: OwnCheck) -> Sequence[str]:
     if check.python:
         return [python, "-c", check.python]
     if not check.script:
-        raise StackyardError("missing command: set one of run, python or script")
+        raise StackyardError("missing command", hint="set one of run, python or script")
     script = Path(check.script)
     if not script.is_absolute():
         script = RevisionPaths.of(context.record.path).recipe / script
