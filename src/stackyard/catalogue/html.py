@@ -1,4 +1,4 @@
-"""Elements of HTML whose texts are always escaped, and the frame of every page.
+"""The frame of every page of a catalogue, its tables and sections.
 
 The pages work from ``file://`` and without scripts; nothing is requested from elsewhere, which their policy enforces.
 """
@@ -7,44 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
 
 from stackyard.catalogue import addresses
 from stackyard.catalogue.model import Catalogue
+from stackyard.core import markup
+from stackyard.core.markup import Content, Markup, join, tag
 
 POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; base-uri 'none'; form-action 'none'"
-_VOID = ("meta", "link", "input", "br")
-
-
-class Markup(str):
-    """HTML that is complete: everything else is text, and is escaped."""
-
-    __slots__ = ()
-
-    def __add__(self, other: str) -> Markup:
-        """Both, one after the other; text is escaped."""
-        return join(self, other)
-
-
-Content = str | None
-"""Text, or `Markup`; None and the empty text are left out."""
-
-
-def tag(name: str, /, *content: Content, **attributes: Any) -> Markup:
-    """An element. A class is ``class_``, ``aria_label`` is ``aria-label``; False and None leave an attribute out."""
-    words = [name]
-    for key, value in attributes.items():
-        if value is not None and value is not False:
-            word = key.rstrip("_").replace("_", "-")
-            words.append(word if value is True else f'{word}="{escape(str(value))}"')
-    opening = f"<{' '.join(words)}>"
-    return Markup(opening if name in _VOID else f"{opening}{join(*content)}</{name}>")
-
-
-def join(*content: Content) -> Markup:
-    """Several pieces of content, one after the other."""
-    return Markup("".join(text if isinstance(text, Markup) else escape(text) for text in content if text))
 
 
 def link(text: str, page: str, at: str, **attributes: Any) -> Markup:
@@ -98,18 +68,14 @@ def page(catalogue: Catalogue, at: str, title: str, *content: Content, head: Con
                      placeholder="Find a package: torch 2.1", aria_describedby="hits"),
                  role="search")  # fmt: skip
     parts = [
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="generator", content="stackyard catalogue"),
-        tag("title", title if title == name else f"{title} - {name}"),
-        tag("link", rel="stylesheet", href=f"{assets}/catalogue.css"),
-        tag("link", rel="alternate", type="application/atom+xml", title=f"{name}: what is new",
-            href=f"{assets}/feed.xml"),
-        tag("script", src=f"{assets}/search.js", defer=True, data_up=up or "./"),
-        head or "",
-        "\n</head>\n<body>\n",
+        markup.head(
+            POLICY, "catalogue", title if title == name else f"{title} - {name}",
+            tag("link", rel="stylesheet", href=f"{assets}/catalogue.css"),
+            tag("link", rel="alternate", type="application/atom+xml", title=f"{name}: what is new",
+                href=f"{assets}/feed.xml"),
+            tag("script", src=f"{assets}/search.js", defer=True, data_up=up or "./"),
+            head,
+        ),
         tag("a", "To the content", href="#main", class_="skip"),
         tag("header", tag("div", link(name, "index.html", at, class_="home"), search, class_="bar")), "\n",
         tag("main", tag("div", tag("p", id="hits", role="status"), tag("div", id="results"), id="found"),

@@ -8,9 +8,10 @@ from html import escape
 from typing import Any
 
 from stackyard.catalogue import addresses, texts
-from stackyard.catalogue.html import Markup, data, join, link, page, section, table, table_of, tag
+from stackyard.catalogue.html import data, link, page, section, table, table_of
 from stackyard.catalogue.model import Catalogue, Facts, Package, Revision, Stack, changes
 from stackyard.core.findings import counted, human_bytes
+from stackyard.core.markup import Markup, join, tag
 from stackyard.core.names import canonical
 from stackyard.lock.explain.diff import Diff
 

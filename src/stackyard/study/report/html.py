@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+from stackyard.core.markup import BREAK, Markup, head, join, tag
 from stackyard.study.report.document import Block, Commands, Figure, Prose, ReportDocument, ReportTable, Section
 
 _DARK = ("#6cb6ff", "#ffa657", "#57d977", "#c297ff", "#ff8fcf", "#b1bac4", "#e3b341", "#56d4dd")
@@ -14,29 +15,17 @@ _DARK = ("#6cb6ff", "#ffa657", "#57d977", "#c297ff", "#ff8fcf", "#b1bac4", "#e3b
 MOST_LINE = 40
 """Characters of a cell in one line."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_HEAD = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="generator" content="stackyard report">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
-"""
 
 
 def html_text(document: ReportDocument) -> str:
     """The page."""
-    head = _HEAD.format(policy=_POLICY, title=escape(document.title), style=_style())
     sections = list(enumerate(document.sections, 1))
-    links = "".join(f'<li><a href="#s{number}">{escape(each.title)}</a></li>' for number, each in sections)
-    body = "".join(_section(number, each) for number, each in sections)
-    return f'{head}<nav aria-label="Contents"><ul>{links}</ul></nav>\n{body}</main>\n</body>\n</html>\n'
+    links = (tag("li", tag("a", each.title, href=f"#s{number}")) for number, each in sections)
+    contents = tag("nav", tag("ul", *links), aria_label="Contents")
+    main = tag("main", BREAK, tag("h1", document.title), BREAK, contents, BREAK,
+               *(_section(number, each) for number, each in sections))  # fmt: skip
+    return join(head(_POLICY, "report", document.title, tag("style", Markup(_style()))), main,
+                Markup("\n</body>\n</html>\n"))  # fmt: skip
 
 
 def _style() -> str:
@@ -46,51 +35,47 @@ def _style() -> str:
     return style.replace("/* colours */", "".join(lines) + "  svg path.h { fill: #0d1117 }")
 
 
-def _section(number: int, section: Section) -> str:
-    figures = "".join(_figure(block) for block in section.blocks if isinstance(block, Figure))
-    figures = f'<div class="figures">{figures}</div>\n' if figures else ""
-    others = "".join(part for block in section.blocks for part in _block(block))
-    head = f'<section aria-labelledby="s{number}">\n<h2 id="s{number}">{escape(section.title)}</h2>\n'
-    return f"{head}{figures}{others}</section>\n"
+def _section(number: int, section: Section) -> Markup:
+    figures = join(*(_figure(block) for block in section.blocks if isinstance(block, Figure)))
+    return tag("section", BREAK, tag("h2", section.title, id=f"s{number}"), BREAK,
+               tag("div", figures, class_="figures") + BREAK if figures else None,
+               *(part for block in section.blocks for part in _block(block)),
+               aria_labelledby=f"s{number}") + BREAK  # fmt: skip
 
 
-def _figure(figure: Figure) -> str:
-    return f"<figure>{figure.svg}<figcaption>{escape(figure.caption)}</figcaption></figure>\n"
+def _figure(figure: Figure) -> Markup:
+    return tag("figure", Markup(figure.svg), tag("figcaption", figure.caption))
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: Block) -> Iterator[Markup]:
     if isinstance(block, Prose):
-        tag = "li" if block.is_list else "p"
-        items = "".join(f"<{tag}>{_code(item)}</{tag}>\n" for item in block.items)
-        yield f"<ul>\n{items}</ul>\n" if block.is_list else items
+        items = join(*(tag("li" if block.is_list else "p", _code(item)) + BREAK for item in block.items))
+        yield tag("ul", BREAK, items) + BREAK if block.is_list else items
     elif isinstance(block, Commands):
-        yield f"<h3>{escape(block.title)}</h3>\n"
-        yield from (f'<pre tabindex="0"><code>{escape(line)}</code></pre>\n' for line in block.lines)
+        yield tag("h3", block.title) + BREAK
+        yield from (tag("pre", tag("code", line), tabindex="0") + BREAK for line in block.lines)
     elif isinstance(block, ReportTable):
-        yield _table(block)
+        yield _table(block) + BREAK
 
 
-def _code(text: str) -> str:
+def _code(text: str) -> Markup:
     """A sentence, with the words in backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
-def _table(table: ReportTable) -> str:
-    numbers = [' class="n"' if column in table.numbers else _wide(table, at) for at, column in enumerate(table.columns)]
-    head = "".join(f'<th scope="col"{n}>{escape(c)}</th>' for c, n in zip(table.columns, numbers, strict=True))
-    rows = "".join(f"<tr>{_cells(row, numbers, table.heads)}</tr>\n" for row in table.rows)
-    caption = escape(table.caption)
-    return (f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}"><table><caption>{caption}</caption>'
-            f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n")  # fmt: skip
+def _table(table: ReportTable) -> Markup:
+    kinds = ["n" if column in table.numbers else _wide(table, at) for at, column in enumerate(table.columns)]
+    columns = (tag("th", column, scope="col", class_=kind) for column, kind in zip(table.columns, kinds, strict=True))
+    rows = (tag("tr", *_cells(row, kinds, table.heads)) + BREAK for row in table.rows)
+    inner = tag("table", tag("caption", table.caption), tag("thead", tag("tr", *columns)), BREAK, tag("tbody", *rows))
+    return tag("div", inner, class_="scroll", role="region", tabindex="0", aria_label=table.caption)
 
 
-def _wide(table: ReportTable, column: int) -> str:
+def _wide(table: ReportTable, column: int) -> str | None:
     """The class of a column whose cells are broken into lines."""
-    return ' class="w"' if any(len(row[column]) > MOST_LINE for row in table.rows) else ""
+    return "w" if any(len(row[column]) > MOST_LINE for row in table.rows) else None
 
 
-def _cells(row: tuple[str, ...], numbers: list[str], heads: int) -> str:
-    return "".join(
-        f'<th scope="row"{n}>{escape(cell)}</th>' if at < heads else f"<td{n}>{escape(cell)}</td>"
-        for at, (cell, n) in enumerate(zip(row, numbers, strict=True))
-    )
+def _cells(row: tuple[str, ...], kinds: list[str | None], heads: int) -> Iterator[Markup]:
+    for at, (cell, kind) in enumerate(zip(row, kinds, strict=True)):
+        yield tag("th", cell, scope="row", class_=kind) if at < heads else tag("td", cell, class_=kind)
