@@ -101,6 +101,7 @@ def build(version: str, directory: Path) -> None:
     shutil.copytree(REPOSITORY / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, copy)
+    shutil.copytree(REPOSITORY / "docs" / "man", copy / "docs" / "man")
     for path in (copy / "pyproject.toml", copy / "src" / "stackyard" / "__init__.py"):
         text = path.read_text()
         assert f'"{OLD}"' in text
@@ -133,6 +134,18 @@ def test_another_account_deploys_with_the_module(site: Installed, anna: Account,
     )  # fmt: skip
     assert lines[:2] == [f"stackyard, version {OLD}", "/usr/bin/python3"]
     assert lines[-2:] == [f"{anna.home}/.local/share/stackyard/stacks/mine/1-py3-1/prefix", "gone"]
+
+
+@pytest.mark.parametrize("system", modules.SYSTEMS)
+def test_man_finds_the_pages_of_the_commands(site: Installed, anna: Account, system: str) -> None:
+    programs.need("man")
+    if reason := modules.missing(system, "bash"):
+        pytest.skip(reason)
+    found = anna.run("man", "-w", "stackyard-launch", PATH=f"{site.command.parent}:/usr/bin:/bin").out
+    assert found == f"{site.place}/opt/current/share/man/man1/stackyard-launch.1\n"
+    lines = site.typed(anna, system, "unset MANPATH", "module load stackyard", "man -w stackyard-launch", "echo $MANPATH")
+    assert lines[0] == f"{site.yard}/stacks/stackyard/{OLD}-py3-1/prefix/share/man/man1/stackyard-launch.1"
+    assert lines[1].endswith("prefix/share/man:"), "an empty entry is the system's pages"
 
 
 def test_an_upgrade_leaves_those_who_run_the_old_version_alone(site: Installed, anna: Account) -> None:

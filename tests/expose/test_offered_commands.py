@@ -42,7 +42,7 @@ def directory(of: BuildRecord) -> Path:
 
 @pytest.mark.real
 @pytest.mark.parametrize("system", modules.SYSTEMS)
-def test_loading_changes_path_and_nothing_else(tool: BuildRecord, tmp_path: Path, system: str) -> None:
+def test_loading_changes_two_paths_and_nothing_else(tool: BuildRecord, tmp_path: Path, system: str) -> None:
     if reason := modules.missing(system, "bash"):
         pytest.skip(reason)
     shown = stackrecords.publish(Yard(tmp_path / "yard"), [entry(tool, default=True)], [tool])
@@ -58,8 +58,9 @@ def test_loading_changes_path_and_nothing_else(tool: BuildRecord, tmp_path: Path
     assert before and after and end
     own = ("LMOD", "_LM", "__LMOD", "_Module", "LOADEDMODULES", "__MODULES", "MODULES", "_")
     changed = {n for n, value in after.environ.items() if before.environ.get(n) != value and not n.startswith(own)}
-    assert changed == {"PATH"}
-    assert end.environ["PATH"] == before.environ["PATH"]
+    assert changed == {"PATH", "MANPATH"}
+    assert after.environ["MANPATH"] == f"{tool.prefix}/share/man:", "the system's pages stay"
+    assert end.environ["PATH"] == before.environ["PATH"] and "share/man" not in end.environ.get("MANPATH", "")
 
 
 def test_other_programs_start_as_they_are(tool: BuildRecord) -> None:

@@ -1,8 +1,8 @@
 """A module that gives users only some commands of a stack (``modules: commands:``).
 
-PATH gets a directory with only these commands, so that the stack's Python does not hide the user's own. Each is a shell
-script that starts the program by its path; a Python program is isolated from PYTHONPATH, PYTHONHOME and the packages in
-the user's home directory, while its children find these variables unchanged.
+PATH gets a directory with only these commands, so that the stack's Python does not hide the user's own, and MANPATH the
+stack's man pages. Each command is a shell script that starts the program by its path; a Python program is isolated from
+PYTHONPATH, PYTHONHOME and the packages in the user's home directory, while its children find these variables unchanged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def commands_change(record: BuildRecord) -> EnvironmentChange:
     """The environment change of such a module, without its own variables."""
     if not commands_of(record):
         return EnvironmentChange()
-    return EnvironmentChange((Prepend("PATH", str(RevisionPaths.of(record.path).commands)),))
+    programs = Prepend("PATH", str(RevisionPaths.of(record.path).commands))
+    if record.payload.is_system:  # its man pages are not on the host
+        return EnvironmentChange((programs,))
+    return EnvironmentChange((programs, Prepend("MANPATH", str(record.payload.manuals), keep_system=True)))
 
 
 def scripts(record: BuildRecord) -> dict[Path, str]:

@@ -228,7 +228,7 @@ class ModuleSettings(LateModel):
     depends_on: tuple[HostModule, ...] = Field((), description="Host modules that are loaded with it")
     aliases: tuple[Alias, ...] = Field((), description="Packages with an alias module, e.g. horovod")
     commands: tuple[Command, ...] = Field(
-        (), description="Loading puts these commands on PATH and changes nothing else; empty: the whole stack"
+        (), description="Loading puts only these commands on PATH, and man pages on MANPATH; empty: the whole stack"
     )
     variables: LoadedVariables = Field({}, description="Extra variables, {prefix} replaced")
     notice: Text = ""
