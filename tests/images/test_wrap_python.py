@@ -57,7 +57,7 @@ def test_an_environment_on_top_starts_outside_and_inside(py: Wrapped, tmp_path: 
     venv = tmp_path / name
     py.run(py.command(name), "-m", "venv", "--without-pip", "--system-site-packages", str(venv))
     code = f"import below; print(below.x); {WHERE}"
-    if name == "python":  # as docs/howto/containers.md has it
+    if name == "python":  # as docs/howto/wrap.md has it
         site = "import site; print(*site.getsitepackages(), sep='\\n')"
         (venv / f"lib/{VERSION}/site-packages/image.pth").write_text(py.run(py.command(name), "-c", site).stdout)
         assert py.run(f"{venv}/bin/python", "-c", "import inbase; print(inbase.x)").stdout == "of the environment\n"
