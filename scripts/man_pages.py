@@ -124,9 +124,7 @@ def of_verb(verb: str, parent: click.Context) -> str:
     if isinstance(command, click.Group):
         parts += below(command, context)
     near = next(verbs for verbs in SECTIONS.values() if verb in verbs)
-    return page(
-        f"stackyard-{verb}", VERBS[verb], parts, ["stackyard", *(f"stackyard-{v}" for v in near if v != verb)]
-    )
+    return page(f"stackyard-{verb}", VERBS[verb], parts, ["stackyard", *(f"stackyard-{v}" for v in near if v != verb)])
 
 
 def of_program(context: click.Context) -> str:

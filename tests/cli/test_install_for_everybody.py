@@ -143,7 +143,9 @@ def test_man_finds_the_pages_of_the_commands(site: Installed, anna: Account, sys
         pytest.skip(reason)
     found = anna.run("man", "-w", "stackyard-launch", PATH=f"{site.command.parent}:/usr/bin:/bin").out
     assert found == f"{site.place}/opt/current/share/man/man1/stackyard-launch.1\n"
-    lines = site.typed(anna, system, "unset MANPATH", "module load stackyard", "man -w stackyard-launch", "echo $MANPATH")
+    lines = site.typed(
+        anna, system, "unset MANPATH", "module load stackyard", "man -w stackyard-launch", "echo $MANPATH"
+    )
     assert lines[0] == f"{site.yard}/stacks/stackyard/{OLD}-py3-1/prefix/share/man/man1/stackyard-launch.1"
     assert lines[1].endswith("prefix/share/man:"), "an empty entry is the system's pages"
 

@@ -129,4 +129,6 @@ def test_a_name_that_is_not_one(name: str) -> None:
 def test_variables_are_its_own_and_those_of_the_site_are_not(tool: BuildRecord) -> None:
     with_variables = replace(tool, settings={**tool.settings, "variables": {"TOOL": "{prefix}/x"}})
     change = full_change(with_variables, Site())
-    assert change.apply({"PATH": "/bin"}) == {"PATH": f"{directory(tool)}:/bin", "TOOL": f"{tool.prefix}/x"}
+    assert change.apply({"PATH": "/bin", "MANPATH": "/man"}) == {
+        "PATH": f"{directory(tool)}:/bin", "MANPATH": f"{tool.prefix}/share/man:/man", "TOOL": f"{tool.prefix}/x"
+    }  # fmt: skip
