@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from lint.reported_containers import CONTAINER_LINES, CONTAINERS
 from lint.reported_since import LINES_SINCE, SINCE
 
 _HEAD = "#!/bin/bash\n#SBATCH --time=01:00:00\n"
@@ -390,5 +391,5 @@ LINES = {
     "more-ranks-than-slots": 6,
 }
 
-REPORTED |= SINCE
-LINES |= LINES_SINCE
+REPORTED |= SINCE | CONTAINERS
+LINES |= LINES_SINCE | CONTAINER_LINES

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from stackyard.launch.request.options import Reading, read_options
 from stackyard.lint.shell.words import CLOSE, OPEN
+from stackyard.lint.systems.base import IMAGES
 from stackyard.lint.tables import CONTAINER
-
-IMAGES = (".sif", ".simg", ".img", ".sqsh", ".squashfs", ".SIF")
 
 
 def image_at(rest: Sequence[str]) -> int:

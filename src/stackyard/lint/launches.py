@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stackyard.launch.request.options import Option, Reading, Table, mapped, read_options
 from stackyard.launch.request.starters import MODULES, PROGRAMS, TABLES
@@ -20,7 +20,9 @@ from stackyard.lint.shell.command import Command
 from stackyard.lint.shell.commands import parse_shell
 from stackyard.lint.shell.scope import ResolvedCommand, Scope, Value
 from stackyard.lint.shell.words import command_name
-from stackyard.lint.tables import APRUN, DDLRUN, FLUX, IBRUN, JSRUN, SHIFTER, SRUN
+from stackyard.lint.systems import of_program
+from stackyard.lint.systems.base import System
+from stackyard.lint.tables import APRUN, DDLRUN, FLUX, IBRUN, JSRUN, SRUN
 
 STARTERS: dict[str, tuple[str, Table]] = {
     "srun": ("srun", SRUN),
@@ -50,7 +52,7 @@ _ENVIRONMENTS = {  # NAME run: options that take a value
     **dict.fromkeys(("poetry", "pipenv"), "-C --directory -P --project"),
     **dict.fromkeys(("uv", "pixi"), "-p --python --with --extra --group --project --directory -e --environment"),
 }
-_BEHIND = ("singularity", "apptainer", "shifter", "torchrun", "deepspeed", "accelerate")
+_BEHIND = ("singularity", "apptainer", "shifter", "podman-hpc", "sarus", "torchrun", "deepspeed", "accelerate")
 _PYTHON = re.compile(r"^(?:.*/)?(?:[\w.]+[.-])?python(?:\d(?:\.\d+)?)?$")
 _SHELL = re.compile(r"^(?:.*/)?(?:bash|sh|zsh|dash|ksh)$")
 
@@ -343,10 +345,19 @@ def starter(words: list[str]) -> tuple[str, Reading] | None:
         reading, unsure = container_options(words[verb + 1 :])
         image = image_at(reading.rest)
         return "container", Reading(reading.options, reading.rest[image + 1 :], reading.doubtful or unsure or image > 0)
-    if name == "shifter":
-        reading = read_options(SHIFTER, words[1:])
-        return "container", reading
+    if system := of_program(name):
+        return _container(system, words)
     return _python_module(words)
+
+
+def _container(system: System, words: list[str]) -> tuple[str, Reading] | None:
+    """The options of a container behind the verb of its program; None if another verb follows."""
+    verb = system.programs[words[0].rsplit("/", 1)[-1]]
+    at = words.index(verb, 1) if verb in words[1:4] else None
+    if verb and at is None:
+        return None
+    reading = read_options(system.table, words[(at or 0) + 1 :])
+    return "container", replace(reading, rest=reading.rest[1:]) if system.positional else reading
 
 
 def _python_module(words: list[str]) -> tuple[str, Reading] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stackyard.launch.request.options import Table, names
 from stackyard.launch.request.starters import MPIRUN
+from stackyard.lint.systems import WORDS
 
 _SLURM_VALUED = names(  # slurm/src/common/slurm_opt.c: what srun and sbatch share, and sbatch's own
     "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment "
@@ -38,27 +39,11 @@ SBATCH = Table(_SLURM_VALUED, _SLURM_FLAGS, _SLURM_OPTIONAL)
 
 PLUGIN_OPTIONS = frozenset(
     [
-        "image",
-        "volume",
-        "module",
+        *WORDS["valued"],
+        *WORDS["flags"],
         "clearenv",
         "entrypoint",
         "ccm",
-        "uenv",
-        "view",
-        "environment",
-        "container-image",
-        "container-mounts",
-        "container-name",
-        "container-workdir",
-        "container-mount-home",
-        "no-container-mount-home",
-        "container-writable",
-        "container-remap-root",
-        "container-entrypoint",
-        "container-env",
-        "container-save",
-        "container-readonly",
         "x11",
         "bb-options",
         "gpumpi",
@@ -85,8 +70,7 @@ _SRUN_FLAGS = names(
     "contiguous help hold no-kill overcommit oversubscribe quiet reboot spread-job test-only "
     "use-min-nodes verbose version disable-status exact external-launcher label multi-prog "
     "no-allocate overlap preserve-env pty quit-on-interrupt share unbuffered clearenv "
-    "container-mount-home no-container-mount-home container-writable container-remap-root "
-    "container-readonly async interactive wait-for-children whole debugger-test",
+    "async interactive wait-for-children whole debugger-test",
     "H:hold k:no-kill O:overcommit Q:quiet s:oversubscribe v:verbose l:label u:unbuffered "
     "E:preserve-env X:disable-status Z:no-allocate h:help V:version",
 )
@@ -94,16 +78,15 @@ _SRUN_VALUED = {
     **{key: value for key, value in _SLURM_VALUED.items() if value not in ("array", "wrap")},
     **names(
         "bcast-exclude epilog het-group mpi prolog relative slurmd-debug task-epilog task-prolog threads "
-        "wait cpu-bind image volume module env container-image container-mounts container-name "
-        "container-workdir container-save container-env uenv view environment ear ear-policy ear-cpufreq "
-        "pack-group accel-bind ignore-signals jobid msg-timeout treewidth",
+        "wait cpu-bind env ear ear-policy ear-cpufreq pack-group accel-bind ignore-signals jobid msg-timeout treewidth",
         "r:relative T:threads W:wait",
     ),
+    **WORDS["valued"],
     "cpu_bind": "cpu-bind",
 }
 SRUN = Table(
     _SRUN_VALUED,
-    _SRUN_FLAGS,
+    {**_SRUN_FLAGS, **WORDS["flags"]},
     names(
         "exclusive kill-on-bad-exit immediate bcast compress send-libs nice propagate resv-ports x11",
         "K:kill-on-bad-exit I:immediate",
@@ -174,13 +157,6 @@ CONTAINER = Table(
         "allow-setuid bind-paths",
         "e:cleanenv c:contain C:containall w:writable u:userns p:pid i:ipc n:net f:fakeroot",
     ),
-)
-
-SHIFTER = Table(
-    names(
-        "image volume env env-file module workdir entrypoint-args modules", "i:image V:volume e:env m:module w:workdir"
-    ),
-    names("clearenv help verbose entrypoint", "E:clearenv h:help v:verbose"),
 )
 
 BSUB = Table(  # IBM Spectrum LSF 10.1, bsub: "Options"; of those with CSM, its guide

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import dropwhile
 
-from stackyard.lint.containers import IMAGES
 from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.launches import Launch, python_program
 from stackyard.lint.rules.base import Case
 from stackyard.lint.shell.words import CLOSE, OPEN, command_name, is_known, shown
+from stackyard.lint.systems.base import IMAGES
 
 
 def plain_words(words: tuple[str, ...]) -> tuple[str, ...]:

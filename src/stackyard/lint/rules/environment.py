@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from stackyard.lint.rules.base import Case, Hit, rule
-from stackyard.lint.shell.words import shown
+from stackyard.lint.shell.words import command_name, shown
+from stackyard.lint.systems import of_program
 
 _PYTHON_MODULE = re.compile(r"^(?:\w+/)*(?:python|anaconda|miniconda|miniforge|mamba|conda)\d?(?:/|-|$)", re.I)
 
@@ -72,7 +73,8 @@ def launcher_variables_removed(case: Case) -> Iterator[Hit]:
         outer = launch.ranks_of if launch.kind == "container" else None
         words = launch.words[: len(launch.words) - len(launch.program)]
         clean = next((word for word in words if word in ("-e", "--cleanenv", "-C", "--containall", "-eC", "-Ce")), "")
-        if not outer or not clean or _KEPT.search(case.script.code) or case.inside_agent(outer):
+        other = of_program(command_name(launch.word))  # whose -e sets a variable
+        if not outer or not clean or other or _KEPT.search(case.script.code) or case.inside_agent(outer):
             continue
         tasks = case.step(outer).tasks or (outer.count("np") if outer.kind == "mpirun" else None)
         inner = any(launch in member.via and member.kind in ("mpirun", "torchrun") for member in case.launches)

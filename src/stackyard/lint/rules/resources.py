@@ -11,7 +11,8 @@ from stackyard.lint.request import OTHER_CORES, gpus_of, number
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.rules.schedulers.jsrun import sets_of
 from stackyard.lint.shell.scope import ResolvedCommand
-from stackyard.lint.shell.words import is_known, shown
+from stackyard.lint.shell.words import command_name, is_known, shown
+from stackyard.lint.systems import of_program
 
 _GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
@@ -312,12 +313,14 @@ def container_without_gpu(case: Case) -> Iterator[Hit]:
     """A container without a GPU option in a job with GPUs; a note, since modules and site files can add it."""
     have = case.script.request.node_gpus
     for launch in case.launches:
-        if launch.kind != "container" or "shifter" in launch.word or not have or _binds_gpus(case):
+        system = of_program(command_name(launch.word))
+        if launch.kind != "container" or (system and "gpu" not in system.table.flags) or not have or _binds_gpus(case):
             continue
-        if not launch.given("nv", "rocm", "nvccli") and not _hides_options(launch):
+        if not launch.given("nv", "rocm", "nvccli", "gpu", "nccl", "cuda-mpi", "device") and not _hides_options(launch):
             option = "--rocm" if _vendor(case) == "amd" else "--nv" if _vendor(case) == "nvidia" else "--nv or --rocm"
+            option, verb = ("--gpu", "run") if system else (option, "exec")
             yield Hit(launch.line, f"{launch.word} runs without {option} in a job with GPUs",
-                      f"{launch.word} exec {option} ...")  # fmt: skip
+                      f"{launch.word} {verb} {option} ...")  # fmt: skip
 
 
 def _hides_options(launch: Launch) -> bool:
