@@ -57,6 +57,8 @@ def deploy(
     name: str | None = None,
     version: str | None = None,
     variants: Sequence[str] = (),
+    python: str | None = None,
+    torch_backend: str | None = None,
     locked: bool = False,
     allow_unverified: bool = False,
     image: Literal["prefix", "squashfs"] | None = None,
@@ -72,7 +74,8 @@ def deploy(
 
     Args:
         files: a stack.yaml, environment.yml or requirements.txt each.
-        name, version, variants, locked, allow_unverified, image, rebuild, mirror: as the options of the command.
+        name, version, variants, python, torch_backend, locked, allow_unverified, image, rebuild, mirror: as the options
+            of the command.
         accept: names of licences that you accept.
         raises: raise an error where a variant cannot be loaded; else see `Result.ok` and the outcomes.
         progress: is told what happens.
@@ -83,8 +86,9 @@ def deploy(
     """
     workspace = _workspace(site, yard)
     request = deploying.deploy_request(
-        _paths(files), workspace, name=name, version=version, variants=variants, image=image,
-        mirror=None if mirror is None else os.fspath(mirror), only_locked=locked, allow_unverified=allow_unverified,
+        _paths(files), workspace, name=name, version=version, variants=variants, python=python,
+        torch_backend=torch_backend, image=image, mirror=None if mirror is None else os.fspath(mirror),
+        only_locked=locked, allow_unverified=allow_unverified,
         rebuild=rebuild, accept=tuple(accept), command=_command("deploy", files),
     )  # fmt: skip
     return _usable(deploying.deploy_stacks(request, progress or _WarningProgress()), raises)

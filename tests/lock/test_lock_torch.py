@@ -83,10 +83,11 @@ def gpus(**gpu: Any) -> NodeKind:
 
 
 def lock(
-    yard: Yard, where: Site, *lines: str, options: PipOptions | None = None, previous: Lock | None = None, **axes: str
-) -> Lock:
+    yard: Yard, where: Site, *lines: str, options: PipOptions | None = None, previous: Lock | None = None,
+    backend: str = "", **axes: str,
+) -> Lock:  # fmt: skip
     asked = Environment(pip=pip(*lines), pip_options=options or PipOptions())
-    made = stack(variant(asked, axes=axes, interpreter=Interpreter(source="host")))
+    made = stack(variant(asked, axes=axes, interpreter=Interpreter(source="host"), torch_backend=backend))
     return solve.lock_stack(made, where, yard, (), previous, SilentProgress())
 
 
@@ -228,6 +229,34 @@ def test_without_the_internet_the_error_says_what_to_do(web: str, yard: Yard) ->
     )
     assert "no GPU in any node kind of the site" in str(caught.value.hint)
     assert "`pip: mirrors:`" in str(caught.value.hint) and "torch_backend: off" in str(caught.value.hint)
+
+
+def test_without_the_internet_the_error_names_what_requires_torch(web: str, yard: Yard) -> None:
+    unreachable = site(web, mirrors={HOME: "http://127.0.0.1:9"})
+    for lines, named in (
+        (("numpy", "lightning>=2"), "(torch is required by lightning>=2)"),
+        (("numpy", "torch>=2.8", "lightning"), "(torch>=2.8)"),
+        (("torch==2.9.0+cpu",), "(torch==2.9.0+cpu)"),
+    ):
+        with pytest.raises(StackyardError) as caught:
+            lock(yard, unreachable, *lines)
+        assert caught.value.message.endswith(named)
+
+
+def test_the_build_that_the_stack_or_the_command_names_comes_first(web: str, yard: Yard) -> None:
+    assert versions(lock(yard, site(web), "torch", backend="cu128", accelerator="cpu"))["torch"] == "2.9.0+cu128"
+    assert versions(lock(yard, site(web, torch_backend="cu128"), "torch", backend="cpu"))["torch"] == "2.9.0+cpu"
+    assert versions(lock(yard, site(web, torch_backend="cpu"), "torch", backend="off"))["torch"] == "2.11.0"
+    with pytest.raises(InputError, match=r"torch has no builds for cu999 \(torch_backend is cu999\)"):
+        lock(yard, site(web), "torch", backend="cu999")
+
+
+def test_another_build_named_makes_a_lock_with_torch_stale(web: str, yard: Yard) -> None:
+    for line, expected in (("torch", ("+ torch-backend cpu",)), ("numpy", ())):
+        before = lock(yard, site(web), line, backend="off").variants[0]
+        now = variant(Environment(pip=pip(line)), interpreter=Interpreter(source="host"), torch_backend="cpu")
+        verdict = judge(before, fingerprint(now, site(web), LINUX), now, site(web))
+        assert set(expected) <= set(verdict.reasons) and bool(verdict.reasons) == bool(expected)
 
 
 def test_no_solution_names_the_index(web: str, yard: Yard) -> None:

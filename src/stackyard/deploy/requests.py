@@ -33,6 +33,8 @@ def deploy_request(
     name: str | None = None,
     version: str | None = None,
     variants: Sequence[str] = (),
+    python: str | None = None,
+    torch_backend: str | None = None,
     image: Literal["prefix", "squashfs"] | None = None,
     mirror: str | None = None,
     **options: Any,
@@ -40,7 +42,7 @@ def deploy_request(
     """The request for named files.
 
     Args:
-        name, version, variants: as in `lock.stackfiles.load_stacks`.
+        name, version, variants, python, torch_backend: as in `lock.stackfiles.load_stacks`.
         image: the form of the revisions, which overrides the stacks: ``prefix`` or ``squashfs``.
         mirror: a directory or a URL that replaces the site's mirror.
         options: further fields of `Request`.
@@ -53,7 +55,9 @@ def deploy_request(
         raise InputError("--name and --version require exactly one FILE", hint="deploy the files one by one")
     if mirror:
         site = site.model_copy(update={"mirror": mirror if "://" in mirror else str(Path(mirror).absolute())})
-    stacks = load_stacks(files, Workspace(site, workspace.yard), name, version, variants)
+    stacks = load_stacks(
+        files, Workspace(site, workspace.yard), name, version, variants, python or "", torch_backend or ""
+    )
     if image:
         stacks = tuple(_in_form(stack, image) for stack in stacks)
     return Request(site, workspace.yard, stacks, read=as_read(stacks, site), **options)

@@ -24,7 +24,7 @@ _ENVIRONMENT_ONLY = {"dependencies", "channels", "prefix", "category", "pip-repo
 _SITE_ONLY = {"nodes", "yard", "user_yard", "pins", "user_paths", "condarc", "stacks", "causes", "profiles"}
 
 
-def load_stack(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
+def load_stack(path: Path, site: Site, name: str | None = None, version: str | None = None, python: str = "") -> Stack:
     """The stack of a stack.yaml, an environment.yml or a requirements.txt, for a site.
 
     Args:
@@ -32,6 +32,7 @@ def load_stack(path: Path, site: Site, name: str | None = None, version: str | N
         site: its policy and defaults apply.
         name: the stack's name; else the file's own, else its directory's.
         version: the stack's version; else the file's own, else today's date.
+        python: the version of Python for all its variants; empty: as the file says.
 
     Raises:
         InputError: the file is invalid or of an unknown kind; `ManyErrors` for several problems.
@@ -40,11 +41,11 @@ def load_stack(path: Path, site: Site, name: str | None = None, version: str | N
 
     kind = kind_of(path)
     if kind == "stack":
-        return stack_from_file(path, site, name, version)
+        return stack_from_file(path, site, name, version, python)
     environment = load_environment(path)
     if kind == "requirements" and not environment.pip:
         raise InputError("no packages in this file", where=Where(str(path)), hint="add at least one package name")
-    return stack_from_environment(environment, path, kind, site, name, version)
+    return stack_from_environment(environment, path, kind, site, name, version, python)
 
 
 def kind_of(path: Path) -> Kind:

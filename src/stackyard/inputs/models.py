@@ -293,6 +293,7 @@ class Variant(LateModel):
     summary: str = ""
     environment: Environment = Environment()
     interpreter: Interpreter = Interpreter()
+    torch_backend: str = Field("", description="The build of torch, as its file or the command names it: cpu, cu128")
     run_variables: LoadedVariables = {}
     build: BuildSpec = BuildSpec()
     post: str = Field("", description="The post-build script, absolute path")

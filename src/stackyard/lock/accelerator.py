@@ -94,14 +94,19 @@ def for_variant(
 ) -> Accelerator | None:
     """The accelerator that selects a variant's build of torch; None if any build is acceptable.
 
-    Any build is acceptable if the site says so, if no builds exist for the platform, and if the file itself names the
-    sources of its packages.
+    The stack's own `torch_backend` comes first, or that of the command. Any build is acceptable if it or the site's is
+    ``off``, if no builds exist for the platform, and if the file itself names the sources of its packages.
 
     Args:
         requirements: the variant's pip requirements for the platform.
         virtual: the virtual packages that the variant is locked for.
     """
-    if site.pip.torch_backend == "off" or platform not in PLATFORMS or _has_own_places(variant, requirements):
+    own = variant.torch_backend
+    if (own or site.pip.torch_backend) == "off" or platform not in PLATFORMS:
+        return None
+    if own:
+        return _exact(own, f"torch_backend is {own}")
+    if _has_own_places(variant, requirements):
         return None
     return requested(requirements) or accelerator(variant.axes, site, platform, virtual)
 

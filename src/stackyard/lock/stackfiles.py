@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from stackyard.core.errors import InputError, ManyErrors, StackyardError
@@ -10,7 +11,7 @@ from stackyard.core.progress import Progress
 from stackyard.inputs.load import load_stack
 from stackyard.inputs.models import Stack
 from stackyard.inputs.stacks.naming import given
-from stackyard.inputs.stacks.selection import choose
+from stackyard.inputs.stacks.selection import choose, for_python, with_torch_backend
 from stackyard.inputs.workspace import Workspace
 from stackyard.lock.base.extension import looked_up
 
@@ -21,12 +22,16 @@ def load_stacks(
     name: str | None = None,
     version: str | None = None,
     variants: Sequence[str] = (),
+    python: str = "",
+    torch_backend: str = "",
 ) -> tuple[Stack, ...]:
     """The stacks of all files, with their bases; a file named twice counts once.
 
     Args:
         name, version: replace those in the file.
         variants: the names of the requested variants, which every file must have; empty: all.
+        python: the version of Python, in place of the files'.
+        torch_backend: the build of torch, in place of the files' and the site's.
 
     Raises:
         InputError: the name or version is invalid for a module; a file is invalid or lacks a variant, or two files
@@ -39,7 +44,11 @@ def load_stacks(
     stacks = []
     for file in dict.fromkeys(files):
         try:
-            stacks.append(choose(looked_up(load_stack(file, workspace.site, name, version), workspace.yard), variants))
+            stack = load_stack(file, workspace.site, name, version)
+            if python:
+                stack = for_python(stack, python, partial(load_stack, file, workspace.site, name, version, python))
+            stack = choose(looked_up(stack, workspace.yard), variants)
+            stacks.append(with_torch_backend(stack, torch_backend) if torch_backend else stack)
         except ManyErrors as error:
             problems += error.problems
         except InputError as error:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 @click.option("--name", help="Name of the stack (default: name: in FILE, else its directory).")
 @click.option("--version", help="Version of the stack (default: version: in FILE, else today's date).")
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; several times for more.")
+@click.option("--python", metavar="VERSION", help="Version of Python for this deploy, whatever FILE says: 3.12.")
+@click.option("--torch-backend", metavar="NAME", help="Build of torch: cpu, cu128, rocm6.4 ..., off for any.")
 @click.option("--locked", is_flag=True, help="Fail if a lock is missing or stale instead of solving again.")
 @click.option("--allow-unverified", is_flag=True, help="Publish even if a required check was skipped.")
 @click.option("--image", type=click.Choice(["prefix", "squashfs"]), help="How the files are kept, whatever FILE says.")

@@ -35,6 +35,8 @@ from stackyard.inputs.api import Workspace
     help="Print the last variant for another tool: pixi, pylock, explicit, environment, or a plug-in's.",
 )
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; several times for more.")
+@click.option("--python", metavar="VERSION", help="Version of Python for this lock, whatever FILE says: 3.12.")
+@click.option("--torch-backend", metavar="NAME", help="Build of torch: cpu, cu128, rocm6.4 ..., off for any.")
 @click.option("--platform", help="With --export: platform (default: this machine's).")
 @click.option("--dry-run", is_flag=True, help="Solve and show what would change; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
@@ -56,8 +58,9 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     export = writer_of(options["fmt"]) if options["fmt"] else None  # before anything is solved
     site, dry_run = context.site(), dry_run or options["check"]
     stacks = load_stacks(
-        files, Workspace(site, context.yard()), options["name"], options["version"], options["variants"]
-    )
+        files, Workspace(site, context.yard()), options["name"], options["version"], options["variants"],
+        options["python"] or "", options["torch_backend"] or "",
+    )  # fmt: skip
     update = Update(options["update"] and not packages, packages)
     request = Request(site, context.yard(), stacks, only_locked=options["locked"], update=update)
     with display() as progress:

@@ -79,7 +79,12 @@ def _stacks(stacks: Sequence[StackFile]) -> StackFile:
         update={
             "variables": _first(variables(stack) for stack in stacks),
             "run": RunBlock(),
-            "pip": own.pip.model_copy(update={"indexes": _first(stack.pip.indexes for stack in stacks)}),
+            "pip": own.pip.model_copy(
+                update={
+                    "indexes": _first(stack.pip.indexes for stack in stacks),
+                    "torch_backend": next((s.pip.torch_backend for s in stacks if s.pip.torch_backend), ""),
+                }
+            ),
             "python": next((stack.python for stack in stacks if stack.python), ""),
             "build": _builds([stack.build for stack in stacks]),
             "checks": tuple(check for stack in reversed(stacks) for check in stack.checks),

@@ -34,6 +34,23 @@ def settle(
     return interpreter, environment.model_copy(update={"conda": (added, *environment.conda)}), (notice,)
 
 
+def asked(file: StackFile, environment: Environment, version: str) -> tuple[StackFile, Environment, str]:
+    """A stack and its environment with the Python that a command names, and a notice about it.
+
+    Raises:
+        InputError: the stack has no Python of its own.
+    """
+    if file.wrap:
+        raise InputError("--python: a stack with `wrap` has no Python of its own", hint="leave out --python")
+    texts = (package.text.strip() for package in environment.conda if package.name == "python")
+    named = next(texts, "") or file.interpreter.version or file.python
+    interpreter = file.interpreter.model_copy(update={"version": "", "path": ""})
+    changed = file.model_copy(update={"python": version, "interpreter": interpreter})
+    conda = tuple(package for package in environment.conda if package.name != "python")
+    because = f"in place of {named} in the file" if named else "which the file leaves open"
+    return changed, environment.model_copy(update={"conda": conda}), f"--python: Python {version}, {because}"
+
+
 def requirement(environment: Environment) -> str | None:
     """The Python version that a conda part requires, empty for any; None if it does not name Python."""
     versions = [package.version for package in environment.conda if package.name == "python"]

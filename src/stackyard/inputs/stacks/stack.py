@@ -41,10 +41,13 @@ from stackyard.inputs.stacks.stackfile import StackFile, named_check
 from stackyard.yard.kinds.table import refusal
 
 
-def stack_from_file(path: Path, site: Site, name: str | None = None, version: str | None = None) -> Stack:
+def stack_from_file(
+    path: Path, site: Site, name: str | None = None, version: str | None = None, python: str = ""
+) -> Stack:
     """The stack of a stack.yaml, for a site.
 
     Args:
+        python: the version of Python for all its variants; empty: as the file says.
         name: replaces the file's ``name:``; without both it is the name of the file's directory.
         version: one of the file's ``versions:``, or the version where the file names one or none; without both it is
             the date of today, ``YYYY.MM.DD``.
@@ -55,7 +58,7 @@ def stack_from_file(path: Path, site: Site, name: str | None = None, version: st
     file = path.absolute()
     source = pieces.read_source(file)
     source = pieces.source_of(file, merged(source.root, site))
-    return _Maker(source, site, name, version, "stack").stack()
+    return _Maker(source, site, name, version, "stack", python).stack()
 
 
 def stack_from_environment(
@@ -65,6 +68,7 @@ def stack_from_environment(
     site: Site,
     name: str | None = None,
     version: str | None = None,
+    python: str = "",
 ) -> Stack:
     """The stack of an environment.yml or a requirements.txt: one variant, named after the requested Python.
 
@@ -72,6 +76,7 @@ def stack_from_environment(
         environment: the parsed file.
         name: the stack's name; else the file's ``name:``, else the name of its directory.
         version: the version; else the date of today, ``YYYY.MM.DD``.
+        python: the version of Python; empty: as the file says.
 
     Raises:
         InputError: it cannot be deployed, e.g. Python 2 with a pip part.
@@ -79,7 +84,7 @@ def stack_from_environment(
     file = path.absolute()
     root = merged(Node("mapping", {}, Where(file=str(file), line=1, column=1)), site)
     source = pieces.source_of(file, root, (environment,))
-    return _Maker(source, site, name or environment.name, version, kind).stack()
+    return _Maker(source, site, name or environment.name, version, kind, python).stack()
 
 
 @dataclass
@@ -91,6 +96,7 @@ class _Maker:
     asked_name: str | None
     asked_version: str | None
     kind: Literal["stack", "environment", "requirements"]
+    asked_python: str = ""
     reader: Reader = field(default_factory=Reader)
 
     @property
@@ -159,19 +165,22 @@ class _Maker:
             return None, None
 
     def _made(self, stack: str, point: Point, piece: Piece, notices: tuple[str, ...]) -> Variant:
-        file = piece.stack
+        file, of_file, notes = piece.stack, piece.environment, piece.notices
+        if self.asked_python:
+            file, of_file, note = pythons.asked(file, of_file, self.asked_python)
+            notes = (*notes, note)
         place = point.place if point.place.file else self.source.root.where
         # the interpreter: the base's own, none for wrapped commands, else as the file and the site say
         if file.base:
             if file.wrap and (why := refusal("container", "wrapped", on_base=True)):
                 raise InputError(why, where=place, hint="make two stacks of it")
-            _check_layer(file, piece.environment, place)
-            interpreter, environment, added = file.interpreter, piece.environment, tuple[str, ...]()
+            _check_layer(file, of_file, place)
+            interpreter, environment, added = file.interpreter, of_file, tuple[str, ...]()
         elif file.wrap:  # no Python of ours: without packages conda's is none
-            _check_wrap(file, piece.environment, place)
-            interpreter, environment, added = Interpreter(source="conda"), piece.environment, ()
+            _check_wrap(file, of_file, place)
+            interpreter, environment, added = Interpreter(source="conda"), of_file, ()
         else:
-            interpreter, environment, added = pythons.settle(file, piece.environment, point.axes, self.site)
+            interpreter, environment, added = pythons.settle(file, of_file, point.axes, self.site)
         # a name from what differs among the variants, and nothing empty is published
         name = self._name(point, environment, file, interpreter.version)
         nothing = not (environment.conda or environment.pip or file.modules.variables or file.base or file.wrap)
@@ -189,6 +198,7 @@ class _Maker:
             summary=file.summary,
             environment=_indexed(environment, file.pip.indexes),
             interpreter=interpreter,
+            torch_backend=file.pip.torch_backend,
             run_variables=joining.variables(file),
             build=BuildSpec(**{key: getattr(file.build, key) for key in BuildSpec.model_fields}),
             post=file.post,
@@ -203,7 +213,7 @@ class _Maker:
             collisions=file.collisions,
             collision_places=dict(piece.collision_places),
             platforms=platforms,
-            notices=joining.unique(notices, environment.notices, piece.notices, added, dropped),
+            notices=joining.unique(notices, environment.notices, notes, added, dropped),
             files=piece.files,
             place=place,
         )

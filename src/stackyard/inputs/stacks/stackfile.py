@@ -29,6 +29,7 @@ from stackyard.inputs.models import (
 from stackyard.inputs.reading.acceptance import ShortForm, ShownAs, keyed
 from stackyard.inputs.reading.latemodel import Field, LateModel
 from stackyard.inputs.reading.words import CollisionPath, CollisionWinner, LoadedVariables, Text
+from stackyard.inputs.sites.sitemodels import TORCH_BACKEND
 from stackyard.yard.kinds.payload import Packing
 
 
@@ -107,6 +108,12 @@ class PipBlock(LateModel):
     """The sources of pip packages of this stack."""
 
     indexes: dict[str, str] = Field({}, description="package: URL of the only index that it is installed from")
+    torch_backend: str = Field(
+        "",
+        pattern=rf"^(|off|{TORCH_BACKEND})$",
+        description="The build of torch: cpu, cu128, rocm6.4 ...; empty: by the accelerator axis, else the site's; "
+        "off: whichever the indexes have",
+    )
 
 
 class BuildBlock(BuildSpec):

@@ -128,6 +128,8 @@ def _pip_policy(variant: Variant, site: Site, platform: str) -> Iterator[str]:
     requirements = pip_requirements(variant, platform)
     if not requirements:
         return
+    if variant.torch_backend:
+        yield f"torch-backend {variant.torch_backend}"
     yield from (f"torch-axis {axis} {variant.axes[axis]}" for axis in AXES if variant.axes.get(axis))
     yield from (f"constraint {shown(r.line)}" for r in constraints(variant, platform))
     yield from _given(variant.environment.pip_options.model_dump(), "pip-option")

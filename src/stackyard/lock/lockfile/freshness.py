@@ -193,6 +193,12 @@ def _torch(change: _Change) -> Iterator[str]:
         yield f"{change.lines[-1]} (locked: torch {torch.version}, not for {accelerator.name})"
 
 
+def _torch_backend(change: _Change) -> Iterator[str]:
+    """Stale if a stack with torch names another build of it."""
+    if any(package.name == "torch" for package in change.locked.pip):
+        yield from change.lines
+
+
 def _interpreter(change: _Change) -> Iterator[str]:
     locked, interpreter = change.locked.interpreter, change.variant.interpreter.completed(change.site.interpreter)
     if locked.source == "none" or change.variant.on:
@@ -255,6 +261,7 @@ _CHECKS: dict[str, Callable[[_Change], Iterator[str]]] = {
     "pip-exclude-newer": _newest_pip,
     "virtual": _virtual,
     "torch-axis": _torch,
+    "torch-backend": _torch_backend,
     "interpreter": _interpreter,
     "site-pip": _site_pip,
 }

@@ -234,7 +234,7 @@ def _resolve(question: Question, request: PipRequest, watch: Watch) -> tuple[Ans
 
 def _for_accelerator(question: Question, request: PipRequest, compiled: Resolve) -> tuple[Answer, tuple[str, ...]]:
     """The answer from the configured indexes if its torch fits the accelerator, else from PyTorch's index too."""
-    accelerator = request.accelerator
+    accelerator, answer = request.accelerator, None
     try:
         answer = _with_prereleases(question, request, compiled)
         if accelerator is None or fitting(answer, accelerator):
@@ -242,25 +242,44 @@ def _for_accelerator(question: Question, request: PipRequest, compiled: Resolve)
     except NoSolution:
         if accelerator is None or requested(request.requirements) is None:
             raise
+    needing = _needing_torch(request, answer)
     names = [distribution.name for distribution in request.given]
     answer, notice = for_accelerator(
-        question, accelerator, request.torch_home, names, partial(_probe_torch, request, accelerator),
+        question, accelerator, request.torch_home, names, partial(_probe_torch, request, accelerator, needing),
         lambda query: _with_prereleases(query, request, compiled),
     )  # fmt: skip
     return answer, (notice,)
 
 
-def _probe_torch(request: PipRequest, accelerator: Accelerator, index: str) -> None:
-    """Raise UnreachableError if an index of PyTorch does not answer."""
+def _needing_torch(request: PipRequest, answer: Answer | None) -> PipRequirement | None:
+    """The first requirement that is torch or leads to it, by the packages of an answer."""
+    required: dict[str, set[str]] = {}
+    for (name, _), lines in answer.requires.items() if answer else ():
+        required.setdefault(canonical(name), set()).update(map(pip_name, lines))
+    for requirement in request.requirements:
+        reached, left = set[str](), [pip_name(requirement.line)]
+        while left:
+            name = left.pop()
+            if name == "torch":
+                return requirement
+            left += required.get(name, set()) - reached
+            reached |= {name, *required.get(name, ())}
+    return None
+
+
+def _probe_torch(request: PipRequest, accelerator: Accelerator, needing: PipRequirement | None, index: str) -> None:
+    """Raise UnreachableError if an index of PyTorch does not answer; it names the requirement that needs torch."""
     try:
         check([_place(f"PyTorch's index for accelerator {accelerator.name}", index, f"{index}/torch/", request)])
     except StackyardError as error:
+        named = needing.text.strip() if needing else ""
+        needs = "" if not named else f" ({named})" if pip_name(named) == "torch" else f" (torch is required by {named})"
         raise UnreachableError(
-            error.message,
-            where=error.where,
-            hint=f"the accelerator is {accelerator.name}: {accelerator.why}. Name a mirror of {HOME} in "
-            "`pip: mirrors:` of site.yaml; or take whichever build the other indexes have with "
-            "`pip: {torch_backend: off}` there",
+            f"{error.message}{needs}",
+            where=needing.place if needing and needing.place.file else error.where,
+            hint=f"the accelerator is {accelerator.name}: {accelerator.why}. Lock where the network is reachable; or "
+            f"name a mirror of {HOME} in `pip: mirrors:` of site.yaml; or take whichever build the other indexes have "
+            "with --torch-backend off, or `pip: {torch_backend: off}` in stack.yaml or site.yaml",
         ) from error
 
 
