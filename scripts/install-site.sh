@@ -33,7 +33,9 @@ done
 wheel=${2:-}
 if [ -z "$wheel" ]; then
     "$python" -m venv "$scratch/venv"
-    "$scratch/venv/bin/python" -m pip --no-input wheel --quiet --no-deps --wheel-dir "$scratch" "$checkout"
+    mkdir "$scratch/tree" # a copy: setuptools keeps what it built before in build/, also modules that are gone
+    (cd "$checkout" && cp -R pyproject.toml README.md LICENSE src "$scratch/tree" && mkdir "$scratch/tree/docs" && cp -R docs/man "$scratch/tree/docs")
+    "$scratch/venv/bin/python" -m pip --no-input wheel --quiet --no-deps --wheel-dir "$scratch" "$scratch/tree"
     wheel=$(echo "$scratch"/stackyard-*.whl)
 fi
 [ -f "$wheel" ] || fail "no such wheel: $wheel" "build one with pip wheel --no-deps $checkout" 2

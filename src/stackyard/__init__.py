@@ -8,7 +8,7 @@ of this package, since every command waits for it, and runs on Python 3.6, since
 
 import sys
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _JOBS = "launch.api."
 _PLACES = {

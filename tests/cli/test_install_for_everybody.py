@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from stackyard import __version__
 from support import modules, programs
 from support.accounts import Account, Accounts
 from support.cli import Done
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.long, pytest.mark.real]
 
 REPOSITORY = Path(__file__).parents[2]
 INSTALL = REPOSITORY / "scripts" / "install-site.sh"
-OLD, NEW = "0.1.0", "0.1.1"
+OLD, NEW = __version__, "99.0"
 
 
 @dataclass
@@ -102,10 +103,10 @@ def build(version: str, directory: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, copy)
     shutil.copytree(REPOSITORY / "docs" / "man", copy / "docs" / "man")
-    for path in (copy / "pyproject.toml", copy / "src" / "stackyard" / "__init__.py"):
-        text = path.read_text()
-        assert f'"{OLD}"' in text
-        path.write_text(text.replace(f'"{OLD}"', f'"{version}"'))
+    path = copy / "src" / "stackyard" / "__init__.py"
+    text = path.read_text()
+    assert f'"{OLD}"' in text
+    path.write_text(text.replace(f'"{OLD}"', f'"{version}"'))
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, copy]
     subprocess.run(argv, check=True, env={**os.environ, "HOME": HOME}, timeout=300)
 
@@ -148,6 +149,19 @@ def test_man_finds_the_pages_of_the_commands(site: Installed, anna: Account, sys
     )
     assert lines[0] == f"{site.yard}/stacks/stackyard/{OLD}-py3-1/prefix/share/man/man1/stackyard-launch.1"
     assert lines[1].endswith("prefix/share/man:"), "an empty entry is the system's pages"
+
+
+@pytest.mark.parametrize("system", modules.SYSTEMS)
+def test_the_module_completes_the_command(site: Installed, anna: Account, system: str) -> None:
+    if reason := modules.missing(system, "bash"):
+        pytest.skip(reason)
+    lines = site.typed(anna, system, "module load stackyard", "complete -p stackyard", "_stackyard_load || true",
+                       "complete -p stackyard", "module unload stackyard", "complete -p stackyard || true")  # fmt: skip
+    assert lines[:2] == [
+        "complete -F _stackyard_load stackyard",
+        "complete -o bashdefault -F _shtab_stackyard stackyard",
+    ]
+    assert len(lines) == 3 and "no completion specification" in lines[2]
 
 
 def test_an_upgrade_leaves_those_who_run_the_old_version_alone(site: Installed, anna: Account) -> None:
