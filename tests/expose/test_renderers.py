@@ -11,6 +11,7 @@ from stackyard.core.change import (
     OPERATIONS,
     Alias,
     Append,
+    Complete,
     Default,
     EnvironmentChange,
     Flags,
@@ -47,6 +48,7 @@ SAMPLES: list[Operation] = [
     Alias("a", "b"),
     OnUnload({"sh": ":"}),
     Prompt("p"),
+    Complete("c", "/p/share"),
     Notice("text"),
 ]
 

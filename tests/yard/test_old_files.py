@@ -16,7 +16,17 @@ from typing import Any
 import pytest
 
 from stackyard.catalogue import kept
-from stackyard.core.change import Append, EnvironmentChange, Join, OnUnload, Prompt, SaveValue, Set, SetRestorable
+from stackyard.core.change import (
+    Append,
+    Complete,
+    EnvironmentChange,
+    Join,
+    OnUnload,
+    Prompt,
+    SaveValue,
+    Set,
+    SetRestorable,
+)
 from stackyard.core.errors import StackyardError
 from stackyard.deploy.licences import LEDGER, MARK, Acceptance
 from stackyard.expose.published import MODULE, change_of
@@ -251,6 +261,8 @@ def test_frozen_operations_of_format_1(old: Path, tmp_path: Path) -> None:
     append, join = tuple(_frozen_copy(old, tmp_path, 4))[len(tuple(change)) :]
     assert isinstance(append, Append) and isinstance(join, Join)
     prompt, modifier = tuple(_frozen_copy(old, tmp_path, 5))[len(tuple(change)) + 2 :]
+    (complete,) = tuple(_frozen_copy(old, tmp_path, 6))[len(tuple(change)) + 4 :]
+    assert complete == Complete("demo", "/yard/stacks/demo/1.0-large-1/prefix/share")
     assert (prompt, modifier) == (Prompt("demo"), SetRestorable("CONDA_PROMPT_MODIFIER", "(demo) "))
 
 

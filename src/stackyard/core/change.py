@@ -12,8 +12,10 @@ This module is pure: standard library only, no I/O, cheap to import.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, field, fields
+from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from stackyard.core.grammar import COMMAND, LABEL, VALUE, VARIABLE
@@ -223,6 +225,33 @@ class Prompt(_Operation):
 
 
 @dataclass(frozen=True)
+class Complete(_Operation):
+    """Let an interactive shell complete the words of a command, by the script for it that packages install.
+
+    `share` has the places below a prefix that bash-completion, zsh and fish know, and one for tcsh. Empty: no shell can
+    read the scripts, since they are in an image. What a script defines is expected to begin with ``_NAME`` (or, as
+    shtab writes it, ``_shtab_NAME``), by which unloading finds it.
+    """
+
+    op: ClassVar[str] = "complete"
+    name: str
+    share: str
+
+    @property
+    def scripts(self) -> tuple[Path, ...]:
+        """Where the scripts for bash (two names), zsh, fish and tcsh may be."""
+        places = (f"bash-completion/completions/{self.name}", f"bash-completion/completions/{self.name}.bash",
+                  f"zsh/site-functions/_{self.name}", f"fish/vendor_completions.d/{self.name}.fish",
+                  f"tcsh/completions/{self.name}.tcsh")  # fmt: skip
+        return tuple(Path(self.share, place) for place in places)
+
+    @property
+    def stem(self) -> str:
+        """The name as a part of the names of functions and variables."""
+        return re.sub(r"\W", "_", self.name)
+
+
+@dataclass(frozen=True)
 class Notice(_Operation):
     """A message shown when the stack is loaded."""
 
@@ -232,7 +261,7 @@ class Notice(_Operation):
 
 Operation = (
     Prepend | Append | Set | SetRestorable | Default | SaveValue | Flags | Join | UserPath | Function | Alias | OnUnload
-    | Prompt | Notice
+    | Prompt | Complete | Notice
 )  # fmt: skip
 OPERATIONS: tuple[type[Any], ...] = get_args(Operation)
 """Every class of operation. A renderer is a table with a rule for each (`Rules`)."""
@@ -316,7 +345,7 @@ def _apply(operation: Operation, environ: dict[str, str]) -> None:
             environ[variable] = operation.joined(environ.get(variable, ""))
         case UserPath():
             environ.setdefault(operation.variable, user_path(operation, environ))
-        case Function() | Alias() | OnUnload() | Prompt() | Notice():
+        case Function() | Alias() | OnUnload() | Prompt() | Complete() | Notice():
             pass  # a child process has none of them
         case _:
             raise TypeError(f"no rule for {operation!r}")

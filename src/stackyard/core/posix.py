@@ -82,9 +82,9 @@ RULES: ops.Rules = {
     ops.Flags: _flags,
     ops.Join: _join,
     ops.UserPath: _user_path,
-    **dict.fromkeys((ops.Function, ops.Alias, ops.OnUnload, ops.Prompt, ops.Notice), ops.left_out),
+    **dict.fromkeys((ops.Function, ops.Alias, ops.OnUnload, ops.Prompt, ops.Complete, ops.Notice), ops.left_out),
 }
-"""Operation to POSIX sh. A child process has no functions, aliases, prompt or notices; nothing is unloaded from it."""
+"""Operation to POSIX sh. A child process has no functions, aliases, prompt, completion or notices, and no unload."""
 
 
 def export(name: str, value: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stackyard.core import change as ops
 from stackyard.core.names import brings_conda
 from stackyard.expose.asking import asked_of_users, asking_change
-from stackyard.expose.commands import commands_change, runs_beside
+from stackyard.expose.commands import commands_change, completion_change, runs_beside
 from stackyard.expose.conda import conda_operations
 from stackyard.yard.kinds.extension import Layer
 from stackyard.yard.kinds.payload import IMAGES
@@ -92,7 +92,8 @@ def full_change(record: BuildRecord, site: Site, of_base: ops.EnvironmentChange 
         offered = layer_change(record, of_base)
     else:
         offered = commands_change(record) if runs_beside(record) else stack_change(record, site)
-    change = offered + _variables(record, site) + asking_change(record, site) + _prompt(record)
+    change = offered + _variables(record, site) + asking_change(record, site)
+    change += completion_change(record) + _prompt(record)
     return merged(change + _notice(record, change))
 
 

@@ -11,7 +11,7 @@ import os
 import shlex
 from pathlib import Path
 
-from stackyard.core.change import EnvironmentChange, Prepend
+from stackyard.core.change import Complete, EnvironmentChange, Prepend
 from stackyard.core.errors import InputError
 from stackyard.yard.revision.directories import RevisionPaths
 from stackyard.yard.revision.record import BuildRecord
@@ -49,6 +49,12 @@ def commands_change(record: BuildRecord) -> EnvironmentChange:
     return EnvironmentChange((programs, Prepend("MANPATH", str(record.payload.manuals), keep_system=True)))
 
 
+def completion_change(record: BuildRecord) -> EnvironmentChange:
+    """The completion of the commands for which the stack asks it."""
+    share = f"{record.prefix}/share" if record.payload.is_visible else ""
+    return EnvironmentChange(tuple(Complete(name, share) for name in record.settings.get("completions") or ()))
+
+
 def scripts(record: BuildRecord) -> dict[Path, str]:
     """The text of each command's script, by its path in the revision's directory.
 
@@ -62,8 +68,14 @@ def scripts(record: BuildRecord) -> dict[Path, str]:
 def write_commands(record: BuildRecord) -> None:
     """Write the scripts, executable for every account that can read them, read-only for all.
 
-    Raises as `scripts` does.
+    Raises as `scripts` does, and InputError where no package completes a command that is to be completed.
     """
+    for operation in completion_change(record):
+        if isinstance(operation, Complete) and operation.share and not any(map(Path.is_file, operation.scripts)):
+            raise InputError(
+                f"{record.module} has no script that completes {operation.name}: {operation.scripts[0]} not found",
+                hint="correct modules: completions: in the stack's file, or add the package that installs one",
+            )
     for path, text in scripts(record).items():
         atomic.write_text(path, text, mode=permissions.program_mode() & 0o555, top=RevisionPaths.of(record.path).yard)
 

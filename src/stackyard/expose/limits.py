@@ -82,6 +82,8 @@ def _limits(operation: ops.Operation, format: Format, shell: Shell) -> list[str]
             return _function(name, body in bodies, body, shell)
         case ops.Prompt() if body == "fish":
             return ["the prompt is not changed in fish: it is a function there"]
+        case ops.Complete(name, "") if shell in ("bash", "zsh", "tcsh", "fish"):
+            return [f"TAB does not complete {name}: its scripts are in the image, where no shell can read them"]
         case ops.OnUnload(bodies) if body not in bodies:
             return [f"nothing is done before an unload in {shell}: no commands for it"]
         case ops.Alias(name, value) if "\n" in value or (body != "sh" and "'" in value):

@@ -30,7 +30,7 @@ class _FrozenChange:
 
 
 MODULE = formats.Kind(
-    5,
+    6,
     lambda value: EnvironmentChange.from_json(members.make(_FrozenChange, value).change),
     hint=lambda _path: (
         "restore it: `stackyard verify --repair`; or remove it: a deploy writes it from the record and the present site"

@@ -230,6 +230,9 @@ class ModuleSettings(LateModel):
     commands: tuple[Command, ...] = Field(
         (), description="Loading puts only these commands on PATH, and man pages on MANPATH; empty: the whole stack"
     )
+    completions: tuple[Command, ...] = Field(
+        (), description="Commands that TAB completes while it is loaded, by the scripts that their packages install"
+    )
     variables: LoadedVariables = Field({}, description="Extra variables, {prefix} replaced")
     notice: Text = ""
     prompt: bool | None = Field(None, description="The stack's name in the shell's prompt; not set: the site's")

@@ -8,11 +8,20 @@ the revision exists, since the yard may have been renamed.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from stackyard.core import change as ops
 from stackyard.expose.modulefiles.page import Page, page
-from stackyard.expose.modulefiles.rendering import Syntax, messages, missing, ordered, prompt_commands, refusal
+from stackyard.expose.modulefiles.rendering import (
+    Syntax,
+    completion_commands,
+    messages,
+    missing,
+    ordered,
+    prompt_commands,
+    refusal,
+)
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 
@@ -213,12 +222,22 @@ def _on_unload(operation: ops.OnUnload) -> list[str]:
 
 
 def _prompt(operation: ops.Prompt) -> list[str]:
+    return _at_both(prompt_commands(operation))
+
+
+def _complete(operation: ops.Complete) -> list[str]:
+    return _at_both(completion_commands(operation))
+
+
+def _at_both(commands: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Commands at load and at unload, by kind of shell or by shell."""
     lines: list[str] = []
-    for shell, commands in prompt_commands(operation).items():
-        lines.append(f"{'elseif' if lines else 'if'} shell == {quote(shell)} then")
-        for command, mode in zip(commands, ("load", "unload"), strict=True):
+    for shell, both in commands.items():
+        asked = "myShellName()" if shell in ("bash", "zsh") else "shell"
+        lines.append(f"{'elseif' if lines else 'if'} {asked} == {quote(shell)} then")
+        for command, mode in zip(both, ("load", "unload"), strict=True):
             lines.append(f'   execute{{cmd={quote(command)}, modeA={{"{mode}"}}}}')
-    return [*lines, "end"]
+    return [*lines, "end"] if lines else []
 
 
 def _call(name: str, *words: str) -> str:
@@ -231,6 +250,7 @@ RULES: ops.Rules = {
     ops.Alias: _alias,
     ops.OnUnload: _on_unload,
     ops.Prompt: _prompt,
+    ops.Complete: _complete,
     **Syntax(
         "lua", quote, call=_call, inner=_call, listed=lambda words: f"{{{', '.join(words)}}}", append="append_path",
         unset=("nil",), only=lambda tests, line: f"if {' and '.join(tests)} then {line} end",

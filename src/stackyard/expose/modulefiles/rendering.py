@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -58,6 +59,46 @@ def prompt_commands(operation: ops.Prompt) -> dict[str, tuple[str, str]]:
         "csh": (
             f"if ( $?prompt ) eval 'set prompt = {text}\"$prompt:q\"';",
             f'if ( $?prompt ) eval \'if ( "$prompt:q" =~ *{text}* ) set prompt = "$prompt:s/{operation.text}//"\';',
+        ),
+    }
+
+
+def completion_commands(operation: ops.Complete) -> dict[str, tuple[str, str]]:
+    """The commands at load and at unload by shell, which start no program and read no script before a TAB, but in tcsh.
+
+    bash and fish ask a small function, which reads the script and asks again (in bash by status 124); zsh loads a
+    function when it is called, if the user's start files have set up its completion. After an unload each finds what
+    the system has for the same command: bash-completion by itself, zsh and fish because they are told where to look.
+    """
+    if not operation.share:
+        return {}
+    name, stem = operation.name, operation.stem
+    bash, other, zsh, fish, tcsh = (shlex.quote(str(path)) for path in operation.scripts)
+    ours = f"string match -r -- '^_(?:shtab_)?{stem}_.*'"
+    return {
+        "bash": (
+            f"_{stem}_load() {{ . {bash} 2>/dev/null || . {other} 2>/dev/null && return 124; }}; "
+            f"complete -F _{stem}_load {name}",
+            f"complete -r {name} 2>/dev/null; "
+            f"unset -f $(compgen -A function _{stem}_; compgen -A function _shtab_{stem}); "
+            f"unset -v ${{!_{stem}_@}} ${{!_shtab_{stem}_@}}",
+        ),
+        "zsh": (
+            f"if (( $+functions[compdef] )); then autoload -Uz {zsh}; compdef _{name} {name}; fi",
+            f"if (( $+functions[compdef] )); then compdef -d {name}; "
+            f"unfunction -m '_{name}' '_{stem}_*' '_shtab_{stem}*'; unset -m '_{stem}_*' '_shtab_{stem}*'; "
+            f"() {{ if (( $# )); then autoload -Uz _{name}; compdef _{name} {name}; fi; }} $^fpath/_{name}(N); fi",
+        ),
+        "fish": (
+            f"function _{stem}_load; complete -e -c {name}; source {fish}; complete -C (commandline -cp); end; "
+            f"complete -e -c {name}; complete -c {name} -f -a '(_{stem}_load)'",
+            f"complete -e -c {name}; for f in (functions -an | {ours}); functions -e $f; end; "
+            f"for v in (set -gn | {ours}); set -eg $v; end; "
+            f"for d in $fish_complete_path; if test -r $d/{name}.fish; source $d/{name}.fish; break; end; end",
+        ),
+        "csh": (
+            f"if ( $?tcsh && -r {tcsh} ) source {tcsh};",
+            f"if ( $?tcsh ) uncomplete {name}; unset _{stem}_*;",
         ),
     }
 

@@ -6,11 +6,20 @@ used: it splits values at colons and cannot push "unset"; `borrow` saves the use
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from stackyard.core import change as ops
 from stackyard.expose.modulefiles.page import Page, page
-from stackyard.expose.modulefiles.rendering import Syntax, messages, missing, ordered, prompt_commands, refusal
+from stackyard.expose.modulefiles.rendering import (
+    Syntax,
+    completion_commands,
+    messages,
+    missing,
+    ordered,
+    prompt_commands,
+    refusal,
+)
 from stackyard.yard.revision.manifest import Entry
 from stackyard.yard.revision.record import BuildRecord
 
@@ -269,13 +278,23 @@ def _on_unload(operation: ops.OnUnload) -> list[str]:
 
 
 def _prompt(operation: ops.Prompt) -> list[str]:
-    lines = ["switch -- [module-info shelltype] {"]
-    for shell, (load, unload) in prompt_commands(operation).items():
+    return _at_both(prompt_commands(operation), "shelltype")
+
+
+def _at_both(commands: Mapping[str, tuple[str, str]], asked: str) -> list[str]:
+    """Commands at load and at unload, by what `asked` tells: the kind of shell, or the shell."""
+    lines = [f"switch -- [module-info {asked}] {{"]
+    for shell, (load, unload) in commands.items():
         lines.append(f"    {shell} {{")
         lines.append(f"        if {{$::loading}} {{ puts stdout {quote(load)} }}")
         lines.append(f"        if {{$::unloading}} {{ puts stdout {quote(unload)} }}")
         lines.append("    }")
     return [*lines, "}"]
+
+
+def _complete(operation: ops.Complete) -> list[str]:
+    commands = completion_commands(operation)
+    return _at_both({{"csh": "tcsh"}.get(shell, shell): both for shell, both in commands.items()}, "shell")
 
 
 RULES: ops.Rules = {
@@ -284,6 +303,7 @@ RULES: ops.Rules = {
     ops.Alias: _alias,
     ops.OnUnload: _on_unload,
     ops.Prompt: _prompt,
+    ops.Complete: _complete,
     **Syntax(
         "tcl", quote, call=lambda *words: " ".join(words), inner=lambda *words: f"[{' '.join(words)}]",
         listed=lambda words: f"[list {' '.join(words)}]", append="append-path", this=("$this",), spread="{*}",
