@@ -107,11 +107,18 @@ def test_it_is_exported_with_its_base(published: Bed) -> None:
     assert "- rich==14.0.0" in environment and "- idna==3.10" in environment and "- python=3.11.7=" in environment
     requirements = published.user("export", "mine", "--as", "requirements").out.splitlines()
     assert "rich==14.0.0" in requirements and "# conda: python 3.11.7 0_cpython" in requirements
+    assert "rich-14.0.0-py3-none-any.whl" in published.user("export", "mine", "--as", "pylock").out
+    assert "/python-3.11.7-0_cpython." in published.user("export", "mine", "--as", "explicit").out
+    assert published.user("export", "sci", "--as", "pixi").out.startswith("# sci 1.0 py311 for linux-64: pixi.lock")
+    assert "known: pixi" in published.user("export", "sci", "--as", "conda", expect=2).err
     file = published.directory / "exported" / "stack.yaml"
     published.user("export", "mine", "--as", "stack", "-o", file, "--dry-run")
     assert not file.exists()
     published.user("export", "mine", "--as", "stack", "-o", file)
     published.user("lock", file)
+    refused = published.user("export", file, "--as", "pixi", expect=2).err
+    assert f"{file} is a file, not a revision\n" in refused and f"stackyard lock {file} --export pixi" in refused
+    assert "stackyard export sci --as pixi" in published.user("lock", "sci", "--export", "pixi", expect=2).err
     same = {(p.name, p.version) for p in _record(published).packages}
     (locked,) = read_lock(file.with_name("stack.yaml.lock")).variants
     assert {(p.name, p.version) for p in locked.packages} == same

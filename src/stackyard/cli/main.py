@@ -53,7 +53,7 @@ SECTIONS = {
         "status": "show your extensions, their bases, and what was installed since they were recorded",
         "update": "record what was installed in an extension, or remove it",
         "rebase": "move an extension to the newest revision of its base",
-        "export": "write an extension with its base as environment.yml, requirements.txt or stack.yaml",
+        "export": "write the packages of a stack or an extension for pixi, conda, pip or another yard",
     },
     "Jobs": {
         "launch": "start ranks on the nodes of this allocation, or on this machine",

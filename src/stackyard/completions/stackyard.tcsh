@@ -31,7 +31,6 @@ complete stackyard \
         'c/--base=/`sh -c $_stackyard_names:q names r`/' \
         'c/-r=/f/' \
         'c/--on=/`sh -c $_stackyard_names:q names r`/' \
-        'c/--as=/(environment requirements stack)/' \
         'c/--gpu-visibility=/(auto all own)/' \
         'c/--distribution=/(block cyclic)/' \
         'c/--with=/`sh -c $_stackyard_names:q names r`/' \
@@ -85,7 +84,6 @@ complete stackyard \
         'n/--base/`sh -c $_stackyard_names:q names r`/' \
         'n/-r/f/' \
         'n/--on/`sh -c $_stackyard_names:q names r`/' \
-        'n/--as/(environment requirements stack)/' \
         'n/--gpu-visibility/(auto all own)/' \
         'n/--distribution/(block cyclic)/' \
         'n/--with/`sh -c $_stackyard_names:q names r`/' \

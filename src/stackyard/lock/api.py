@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from stackyard.lock.explain.why import chains as requirement_chains
     from stackyard.lock.licences import PackageLicence as PackageLicence
     from stackyard.lock.lockfile.export import EXPORTS as EXPORTS
-    from stackyard.lock.lockfile.export import requirements as requirements_text
     from stackyard.lock.lockfile.export import writer_of as writer_of
     from stackyard.lock.lockfile.model import LockedInterpreter as LockedInterpreter
     from stackyard.lock.lockfile.model import LockedVariant as LockedVariant

@@ -10,6 +10,7 @@ import click
 from stackyard.cli.context import Context
 from stackyard.cli.help import verb
 from stackyard.cli.output import emit, show_json
+from stackyard.core.errors import InputError
 from stackyard.lock.api import LockedVariant
 from stackyard.yard.api import BuildRecord, RevisionPaths, record_of, write_text
 
@@ -17,20 +18,25 @@ from stackyard.yard.api import BuildRecord, RevisionPaths, record_of, write_text
 @verb(
     ("an extension with its base, as conda reads it", "stackyard export mine --as environment > environment.yml"),
     ("a stack.yaml that needs no base", "stackyard export mine --as stack -o stack.yaml"),
+    ("a published stack for pixi", "stackyard export pytorch/2.13 --as pixi > pixi.lock"),
 )
 @click.argument("rev", metavar="REV")
 @click.option(
-    "--as", "form", type=click.Choice(["environment", "requirements", "stack"]), default="environment",
-    show_default=True, help="What to write: all packages of base and layer, with their versions.",
+    "--as", "form", metavar="FORMAT", default="environment", show_default=True,
+    help="environment, requirements, stack, pixi, pylock, explicit, or a plug-in's.",
 )  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
 @click.option("--dry-run", is_flag=True, help="Print the file instead of writing it.")
 @click.option("--json", "as_json", is_flag=True, help="Print an object with the text.")
 def command(context: Context, rev: str, form: str, output: Path | None, dry_run: bool, as_json: bool) -> None:
-    """Write base and layer of REV as one environment.yml, requirements.txt or stack.yaml.
+    """Write the packages of REV, a stack or an extension with its base, for another tool or to deploy elsewhere.
 
-    A requirements.txt has what pip installed only; what conda installed is listed in its comments.
+    `lock FILE --export FORMAT` does the same for a file. A requirements.txt and a pylock.toml have what pip installed
+    only; what conda installed is named in their comments.
     """
+    if rev.endswith((".yaml", ".yml", ".txt", ".lock")) and Path(rev).is_file():
+        file = rev.removesuffix(".lock")
+        raise InputError(f"{rev} is a file, not a revision", hint=f"stackyard lock {file} --export {form}")
     record = record_of(context.yard(reading=True), rev)
     text = _text(record, _locked(record), form)
     if as_json:
@@ -51,12 +57,10 @@ def _locked(record: BuildRecord) -> LockedVariant:
 def _text(record: BuildRecord, locked: LockedVariant, form: str) -> str:
     from dataclasses import replace
 
-    from stackyard.lock.api import EXPORTS, LockedInterpreter, requirements_text
+    from stackyard.lock.api import EXPORTS, LockedInterpreter, writer_of
 
-    if form == "environment":
-        return EXPORTS["environment"](locked)
-    if form == "requirements":
-        return requirements_text(locked)
+    if form != "stack":
+        return writer_of(form, "stack")(locked)
     bare = replace(locked, interpreter=LockedInterpreter("none"))  # a stack.yaml has a key of its own for that
     return "".join(f"{line}\n" for line in _stack(record, locked, EXPORTS["environment"](bare)))
 

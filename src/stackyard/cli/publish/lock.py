@@ -32,7 +32,7 @@ from stackyard.inputs.api import Workspace
     "--export",
     "fmt",
     metavar="FORMAT",
-    help="Print the last variant for another tool: pixi, pylock, explicit, environment, or a plug-in's.",
+    help="Print the last variant for another tool: pixi, pylock, explicit, environment, requirements, or a plug-in's.",
 )
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant; several times for more.")
 @click.option("--python", metavar="VERSION", help="Version of Python for this lock, whatever FILE says: 3.12.")
@@ -56,6 +56,9 @@ def command(context: Context, /, words: tuple[str, ...], as_json: bool, dry_run:
     if options["update"] and options["locked"]:
         raise InputError("--update and --locked exclude each other", hint="use --update --check")
     export = writer_of(options["fmt"]) if options["fmt"] else None  # before anything is solved
+    if export and not files[0].exists():
+        hint = f"a published revision is exported by: stackyard export {files[0]} --as {options['fmt']}"
+        raise InputError(f"no such file: {files[0]}", hint=hint)
     site, dry_run = context.site(), dry_run or options["check"]
     stacks = load_stacks(
         files, Workspace(site, context.yard()), options["name"], options["version"], options["variants"],

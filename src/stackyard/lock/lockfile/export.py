@@ -273,14 +273,18 @@ EXPORTS: Mapping[str, Callable[[LockedVariant], str]] = {
     "pylock": pylock,
     "explicit": explicit,
     "environment": environment,
+    "requirements": requirements,
 }
 """Every built-in export by its name on the command line."""
 GROUP = "stackyard.exports"
 """The entry points of further ones: functions of a `LockedVariant` that return text."""
 
 
-def writer_of(name: str) -> Callable[[LockedVariant], str]:
+def writer_of(name: str, *others: str) -> Callable[[LockedVariant], str]:
     """The exporter for a format: built-in, or from a plug-in.
+
+    Args:
+        others: further formats that the caller has, for the message.
 
     Raises:
         InputError: no such format.
@@ -288,7 +292,7 @@ def writer_of(name: str) -> Callable[[LockedVariant], str]:
     """
     if name in EXPORTS:
         return EXPORTS[name]
-    plugin = plugins.find_plugin(GROUP, name, EXPORTS, Callable, "export format", "known: {}")
+    plugin = plugins.find_plugin(GROUP, name, (*EXPORTS, *others), Callable, "export format", "known: {}")
     return partial(_by_plugin, plugin)
 
 
