@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +280,25 @@ def test_rank_0_gets_its_command_last(tmp_path: Path) -> None:
     assert order[-1] == 0 and sorted(order) == [0, 1, 2] and answers.waiting == {0, 1, 2}
     for one in made.listening:
         one.close()
+
+
+HANGING = """
+import ctypes, os
+if os.environ["RANK"] in os.environ["HANGING"]:
+    ctypes.PyDLL(None).pause()  # with Python's lock, as mpi4py in MPI_Init
+raise ImportError("the others do not wait for them here")
+"""
+
+
+@pytest.mark.parametrize("hanging", ["0", "01"])
+def test_a_hang_of_rank_0_in_mpi_init_ends_by_itself(ranks: Ranks, tmp_path: Path, hanging: str) -> None:
+    for name, text in (("__init__", ""), ("MPI", HANGING)):
+        (tmp_path / "fake" / "mpi4py").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "fake" / "mpi4py" / f"{name}.py").write_text(text)
+    ranks.spec("identity", "hosts", "libraries", "mpi", options=replace(QUICK, connect_s=2.0, collective_s=200.0))
+    for rank in range(2):
+        ranks.rank(rank, 2, PYTHONPATH=str(tmp_path / "fake"), HANGING=hanging)
+    assert 0 not in ranks.end()
+    stage, host = ranks.stages()["mpi"], os.uname().nodename
+    assert (stage["outcome"], stage["reason"]) == ("failed", f"rank 0 on {host} timed out after 2 s in MPI_Init")
+    assert not ranks.result()["finished"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -46,10 +47,18 @@ def over_torch(torch: Any, task: Task, at: Callable[[str], None]) -> dict[str, A
 
 
 def over_mpi(task: Task, at: Callable[[str], None]) -> dict[str, Any]:
-    """An all-reduce over MPI_COMM_WORLD. Raises ImportError without mpi4py, ValueError on a PMI mismatch."""
+    """An all-reduce over MPI_COMM_WORLD. Raises ImportError without mpi4py, ValueError on a PMI mismatch.
+
+    A rank that hangs in MPI_Init ends after the limit to connect: mpi4py keeps Python's lock there, so that no thread
+    of Python could end it.
+    """
     at("starting MPI")
     began = time.perf_counter()
-    group = MpiGroup(task.rank, task.size)
+    faulthandler.dump_traceback_later(task.limit_s, exit=True)
+    try:
+        group = MpiGroup(task.rank, task.size)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     return {**_connected(group, task, began, at), "library": group.library}
 
 

@@ -211,7 +211,17 @@ class Coordinator:
         if without or not self.libraries:
             where = "this environment" if len(without) == len(self.libraries) else ", ".join(self._hosts_of(without))
             return _skip(stage, f"mpi4py not found in {where}")
+        self._write_hung(stage)
         self._reduce(stage, [list(range(self.size))], "mpi", gpu=False, name="mpi_allreduce_all")
+
+    def _write_hung(self, stage: dict[str, Any]) -> None:
+        """Write the result of a hang of rank 0, which ends its process, with this thread (`collective.over_mpi`)."""
+        host, others = self._host(0), list(range(1, self.size))
+        reason = f"rank 0 on {host} timed out after {self.spec['limits']['connect']:g} s in MPI_Init"
+        silent = {"rank": 0, "host": host, "at": "starting MPI", "peers": others[:16], "hosts": self._hosts_of(others)}
+        self.result["stages"][-1] = {**stage, "outcome": "failed", "reason": reason, "silent": [silent], "seconds": 0.0}
+        self._write()
+        self.result["stages"][-1] = stage
 
     def tcp(self, stage: dict[str, Any]) -> None:
         """Measure plain TCP streams between neighbouring nodes, in both directions; only without torch."""
