@@ -32,6 +32,8 @@ html_title = f"Stackyard {release}"
 html_copy_source = False
 html_show_sphinx = False
 html_extra_path = ["index.html"]
+html_static_path = ["_static"]
+html_css_files = ["docs.css"]
 html_theme_options = {"top_of_page_buttons": []}
 
 HEADING = re.compile(r"^## (.+)$", re.M)

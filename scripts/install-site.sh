@@ -60,6 +60,7 @@ fi
 ln -s "$version" "$site/.current.$$"
 mv -T "$site/.current.$$" "$site/current"
 echo "$site/current/commands/stackyard is $("$site/current/commands/stackyard" --version)"
+echo "man finds its pages where $site/current/commands is on PATH; they are in $site/current/share/man"
 echo "TAB completes command lines once these links are made (docs/howto/completion.md):"
 while read -r file link; do
     [ ! -d "$(dirname "$link")" ] || echo "  ln -sfn $site/current/share/$file $link"
