@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Repeat, Workspace
 
 LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
+RUNTIMES = ["apptainer", "singularity", "charliecloud"]
 BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "tensorflow", "ray", "any"]
 
 
@@ -93,7 +94,10 @@ PROGRAM = (
         help="Run a Python module as PROGRAM, like python -m; all further words are its arguments.",
     ),
     program_option("--with", "stack", metavar="REV", help="Run with a published revision, e.g. pytorch/2.13."),
-    program_option("--container", metavar="IMAGE", help="Run in an image: a SIF or SquashFS file, or a directory."),
+    program_option(
+        "--container", metavar="IMAGE", help="Run in an image: a SIF or SquashFS file, a directory, docker://NAME:TAG."
+    ),
+    program_option("--runtime", type=PluginName(RUNTIMES), help="What runs the image. Default: the site's."),
     program_option("--backend", type=PluginName(BACKENDS), help="Default: from the program's imports."),
     program_option("--torchrun", "by_torchrun", is_flag=True, help="Start torchrun on every node instead of ranks."),
     program_option("--controller", type=click.Choice(["auto", "mpi", "gloo"]), help="Horovod controller."),

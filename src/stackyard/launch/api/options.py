@@ -40,7 +40,8 @@ class OptionFields(TypedDict, total=False):
     launcher: str
     launcher_args: Sequence[str]
     stack: str
-    container: Path
+    container: Path | str
+    runtime: str
     stage: Sequence[Path]
     profile: Sequence[str]
     check: bool

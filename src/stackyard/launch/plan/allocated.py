@@ -7,13 +7,22 @@ if the option was given. In a step (``srun --pty``) they describe the step, whic
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from stackyard.core.findings import Finding
+from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan.inherited import is_within_step
+from stackyard.launch.plan.model import BatchHead, LaunchLine
 from stackyard.launch.plan.schedulers.base import Offer
 from stackyard.launch.plan.schedulers.slurm_nodes import counts, last_number
 from stackyard.launch.request.intent import Intent
+
+SHARED_BY_SRUN = frozenset(
+    ("--time", "--account", "--partition", "--qos", "--constraint", "--reservation", "--dependency", "--job-name",
+     "--mem", "--exclusive", "--switches", "--gres", "--gpus-per-node", "--mail-type", "--mail-user")
+)  # fmt: skip
+"""Options that sbatch and srun share, for a launch that makes its own allocation."""
 
 
 def as_allocated(intent: Intent, node: Node, offer: Offer, environ: Mapping[str, str], *, hosts: int) -> Intent:
@@ -96,3 +105,16 @@ def _gpus(environ: Mapping[str, str], offer: Offer, ranks: int) -> int | None:
     if count := environ.get("SLURM_GPUS_PER_TASK", ""):
         return last_number(count)
     return None if offer.gpus is None or 0 < offer.gpus < ranks else offer.gpus // ranks
+
+
+def own_allocation(intent: Intent, site: Site, head: BatchHead, line: LaunchLine) -> LaunchLine:
+    """The launch line of srun outside of an allocation, which then creates one.
+
+    It gets the options of the batch script that srun shares with sbatch, and those of the site and of this launch that
+    are passed through unchanged.
+    """
+    own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
+    words = [d for d in head.directives if d[0].split("=")[0] in SHARED_BY_SRUN or d[0].split("=")[0] in own]
+    options = {word.split("=")[0] for word in line.words}
+    more = tuple(word for directive in words for word in directive if directive[0].split("=")[0] not in options)
+    return replace(line, words=(line.words[0], *more, *line.words[1:]))

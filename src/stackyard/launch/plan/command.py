@@ -10,9 +10,14 @@ from stackyard.launch.plan.model import Plan
 
 def launch_command(plan: Plan, run: str) -> str:
     """The exact command that starts the ranks; ``{step}`` in its words is the run directory `run`."""
-    words = [word.replace("{step}", run) for word in (*plan.line.words, "{step}/rank.sh")]
+    words = [word.replace("{step}", run) for word in (*plan.line.words, *started(plan))]
     before = "".join(f"{name}={shlex.quote(value)} " for name, value in plan.line.variables.items())
     return before + shlex.join(words)
+
+
+def started(plan: Plan) -> tuple[str, ...]:
+    """What the launcher starts for each task, in the directory ``{step}``."""
+    return ("/bin/sh", "{step}/inside.sh") if plan.agents else ("{step}/rank.sh",)
 
 
 def program_text(plan: Plan) -> str:

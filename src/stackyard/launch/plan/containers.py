@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.core.errors import InputError
+from stackyard.core.imagename import is_image_name
 from stackyard.core.pymodules import script_of
 from stackyard.inputs.sites.jobmodels import ContainerPolicy
 from stackyard.inputs.sites.sitemodels import Site
@@ -69,7 +70,8 @@ def wrap(
     """
     # the site's settings, with the bindings that its machine needs, in the runtime's words
     image = _image(intent)
-    runtime = runtimes.choose(site.launch.container.runtime, image, environ)
+    runtime = runtimes.choose(intent.runtime or site.launch.container.runtime, image, environ)
+    runtime.require(environ)
     bindings = _bindings(site)
     policy = bindings.applied(site.launch.container, runtime.libraries)
     cwd = intent.cwd or str(Path.cwd())
@@ -80,7 +82,7 @@ def wrap(
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
-    apart = APART if program is not None and program.mpi and layout.ranks_per_node > 1 else {}
+    apart = APART if runtime.apart and program is not None and program.mpi and layout.ranks_per_node > 1 else {}
     # checked with the image as it is named, run with the copy on the node
     inside = RuntimeInput(staged_image(intent) or image, cwd, policy, gpu, binds, path, {**apart, **policy.variables})
     runtime.check(replace(inside, image=image))
@@ -88,7 +90,8 @@ def wrap(
     reasons = (*wrapper.reasons, *_of_apart(apart), *_of_bindings(site))
     # for the preflight: host files that must exist on each node, and files that all nodes share
     needed = tuple(dict.fromkeys((*_sources(policy), *bindings.needed)))
-    shared = tuple(path for path in (*fixed, *(() if staged_image(intent) else (image,))) if path not in needed)
+    on_disk = not staged_image(intent) and not is_image_name(image)
+    shared = tuple(path for path in (*fixed, *((image,) if on_disk else ())) if path not in needed)
     return replace(wrapper, needed=needed, shared=shared, host_mpi=bindings.mpi.library, reasons=reasons)
 
 
@@ -131,12 +134,9 @@ def _helpers(program: RankProgram | None) -> tuple[str, ...]:
 
 
 def _image(intent: Intent) -> str:
-    name = intent.container
-    if "://" in name:
-        raise InputError(
-            f"{name} is not a file: every rank would pull and convert it",
-            hint=f"convert it once: apptainer build image.sif {name}",
-        )
+    """The absolute path of the image, or its name in a registry, which the runtime takes."""
+    if is_image_name(intent.container):
+        return intent.container
     path = Path(image_path(intent))
     if not path.exists():
         raise InputError(f"image not found: {path}", hint="--container takes a SIF or SquashFS file, or a directory")

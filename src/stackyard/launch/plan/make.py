@@ -18,6 +18,7 @@ from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import (
     backends,
     containers,
+    entering,
     launchers,
     offline,
     profilers,
@@ -25,7 +26,7 @@ from stackyard.launch.plan import (
     schedulers,
     terminals,
 )
-from stackyard.launch.plan.allocated import left_over
+from stackyard.launch.plan.allocated import left_over, own_allocation
 from stackyard.launch.plan.backends.source import fork_findings, keras_findings, linked_mpi
 from stackyard.launch.plan.carried import is_carried
 from stackyard.launch.plan.choosing import is_spectrum, launcher_name, of_kind, with_mpi, with_pmi
@@ -45,12 +46,6 @@ from stackyard.launch.plan.queues import queue_findings
 from stackyard.launch.plan.schedulers.slurm_nodes import need
 from stackyard.launch.plan.staging import check_stage, plan_stage, stack_variables
 from stackyard.launch.request.intent import Intent
-
-SHARED_BY_SRUN = frozenset(
-    ("--time", "--account", "--partition", "--qos", "--constraint", "--reservation", "--dependency", "--job-name",
-     "--mem", "--exclusive", "--switches", "--gres", "--gpus-per-node", "--mail-type", "--mail-user")
-)  # fmt: skip
-"""Options that sbatch and srun share, for a launch that makes its own allocation."""
 
 
 def make_plan(
@@ -96,11 +91,15 @@ def make_plan(
     rank_program = program_of(intent, layout, name, program)
     refuse(rank_program.findings)
     line = launchers.get(name).line(launch_request(intent, site, context, rank_program, hosts, name))
+    wrappers = wrappers_of(intent, site, rank_program, context)  # outermost first; some are words of the launcher
+    line = entering.entered(line, wrappers, name)
+    agents = entering.agents(
+        line, wrappers, rank_program, of_kind(site.scheduler, context), queued=context.allocation is None and not head
+    )
     line = with_mpi(removing.line_without(line, removing.removed(intent.launcher_args)), name, context, head)
     if name == "srun" and context.allocation is None and not head:
-        line = own_allocation(intent, site, layout, context, line)
-    # what surrounds each rank: wrappers, variables, files copied to the nodes
-    wrappers = wrappers_of(intent, site, rank_program, context)
+        line = own_allocation(intent, site, head_of(intent, site, layout, context), line)
+    # what each rank has: variables, files copied to the nodes
     plain, private = variables_of(intent, site, node.kind, context)
     stage = stage_of(intent, site, layout, context) if program is None else Stage()
     own = job_variables(layout, line, context) | stack_variables(intent, context)
@@ -108,13 +107,15 @@ def make_plan(
         layout, rank_program, line, wrappers, context.stack.change, variables={**own, **plain}, private=private,
         cwd=intent.cwd or str(Path.cwd()),
         head=head_of(intent, site, layout, context) if head else None,
-        reasons=(*rank_program.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons),
+        reasons=(*rank_program.reasons, *line.reasons, *(r for w in wrappers for r in w.reasons), *stage.reasons,
+                 *agents),
         findings=(
             *layout.findings, *threads_replaced(intent, layout, context), *unused_part(layout, context),
             *rank_program.findings, *line.findings,
             *(f for w in wrappers for f in w.findings),
         ),
         stage=stage, shared=tuple(path for path in (context.stack.prefix, *_image(context, stage)) if path),
+        agents=tuple(word for reason in agents for word in reason.words),
     )  # fmt: skip
 
 
@@ -218,20 +219,6 @@ def launch_request(
         args=removing.kept(intent.launcher_args),
         variables=tuple(sorted(filter(is_carried, context.environ))),
     )
-
-
-def own_allocation(intent: Intent, site: Site, layout: Layout, context: PlanContext, line: LaunchLine) -> LaunchLine:
-    """The launch line of srun outside of an allocation, which then creates one.
-
-    It gets the options of the batch script that srun shares with sbatch, and those of the site and of this launch that
-    are passed through unchanged.
-    """
-    own = {word.split("=")[0].split()[0] for word in (*site.scheduler.options, *intent.batch.scheduler_args)}
-    head = head_of(intent, site, layout, context)
-    words = [d for d in head.directives if d[0].split("=")[0] in SHARED_BY_SRUN or d[0].split("=")[0] in own]
-    options = {word.split("=")[0] for word in line.words}
-    more = tuple(word for directive in words for word in directive if directive[0].split("=")[0] not in options)
-    return replace(line, words=(line.words[0], *more, *line.words[1:]))
 
 
 def wrappers_of(intent: Intent, site: Site, program: RankProgram, context: PlanContext) -> tuple[Wrapper, ...]:

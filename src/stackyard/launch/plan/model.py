@@ -201,7 +201,9 @@ class Wrapper:
     of each node that the site's configuration names; `shared`: those of the job. `linked`: files that are added to an
     image, by options before the last two words, the image and ``--`` (`images.bindings.charliecloud`).
     `host_mpi`: the library of the MPI that the ranks are to load, outside of the image. `directories`: of the run
-    directory, which must exist before a rank starts.
+    directory, which must exist before a rank starts. `launcher`: words for the launcher in place of words before the
+    program, with reasons; ``{step}`` in them is the directory of the step. `inside`: with them each task starts in an
+    image already. `pulled`: the nodes pull the image, which may take long.
     """
 
     argv: tuple[str, ...]
@@ -215,6 +217,9 @@ class Wrapper:
     linked: tuple[str, ...] = ()
     host_mpi: str = ""
     directories: tuple[str, ...] = ()
+    launcher: tuple[Reason, ...] = ()
+    inside: bool = False
+    pulled: bool = False
 
 
 @dataclass(frozen=True)
@@ -249,7 +254,8 @@ class Plan:
     `line` is the launch line; the complete command is ``line.words + (shim,) + nothing``: the shim holds the program.
     `change` is the stack's environment, `variables` come after it. `private` are variables of every rank too, whose
     values may be secret: they are written only to a file that no other account can read (`StepPaths.private`).
-    `shared`: paths of the stack that every node must have.
+    `shared`: paths of the stack that every node must have. `agents`: the command of the agents' step, where ranks start
+    inside an image (`plan.entering`); the shim of agents follows.
 
     With several `roles`, layout and line are those of all ranks, and the rest is in the roles' own plans.
     """
@@ -268,6 +274,7 @@ class Plan:
     roles: tuple[PlannedRole, ...] = ()
     stage: Stage = Stage()
     shared: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
 
     @property
     def shown(self) -> dict[str, str]:

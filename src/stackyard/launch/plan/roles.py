@@ -15,7 +15,8 @@ from stackyard.core.findings import refuse
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.roles import PlacedRole, place_roles, rank_in_role, together, whole_nodes
-from stackyard.launch.plan import backends, launchers, make, removing, terminals
+from stackyard.launch.plan import backends, entering, launchers, make, removing, terminals
+from stackyard.launch.plan.allocated import own_allocation
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine, Plan, PlannedRole, RankProgram
@@ -132,7 +133,7 @@ def _line(case: _Case, program: RankProgram, layout: Layout, hosts: Sequence[str
             "srun cannot request the nodes of roles with different ranks per node",
             hint=f"use `stackyard submit`, or launch within salloc -N {intent.nodes} --exclusive",
         )
-    return make.own_allocation(intent, site, whole_nodes(layout), context, line)
+    return own_allocation(intent, site, make.head_of(intent, site, whole_nodes(layout), context), line)
 
 
 def _role(case: _Case, role: PlacedRole, program: RankProgram, line: LaunchLine) -> PlannedRole:
@@ -140,6 +141,7 @@ def _role(case: _Case, role: PlacedRole, program: RankProgram, line: LaunchLine)
     site, context, (name, rank) = case.site, case.context, case.attached
     own = terminals.in_role(case.intent.of_role(role.name), rank if name == role.name else None)
     wrappers = make.wrappers_of(own, site, program, context)
+    entering.refuse_in_roles(wrappers, role.name)
     plain, private = make.variables_of(own, site, role.layout.node.kind, context)
     plan = Plan(
         role.layout, program, line, wrappers, context.stack.change,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from stackyard.core.errors import InputError
+from stackyard.core.imagename import is_image_name
 from stackyard.inputs.sites.sitemodels import NodeKind
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import Reason, Stage
@@ -68,8 +69,8 @@ def staged_image(intent: Intent) -> str:
 
 
 def image_path(intent: Intent) -> str:
-    """The container's image, absolute; empty without one."""
-    if not intent.container:
+    """The container's image, absolute; empty without one, and for that of a registry."""
+    if not intent.container or is_image_name(intent.container):
         return ""
     return os.path.normpath(Path(intent.cwd or Path.cwd(), intent.container).absolute())
 

@@ -81,7 +81,8 @@ class Intent(LateModel):
     launcher: Word = ""
     launcher_args: tuple[str, ...] = Field((), description="Extra words of the launch line; ~--flag removes one")
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
-    container: OptionalPath = Field("", description="An image file or directory to run in")
+    container: OptionalPath = Field("", description="An image to run in: a file, a directory, or that of a registry")
+    runtime: Word = Field("", description="The container runtime, as launch.container.runtime of site.yaml")
     stage: tuple[StagedPath, ...] = Field(
         (), description="Files and directories to copy to every node before the ranks start; stack: the image"
     )

@@ -23,7 +23,7 @@ class RankOptions(LateModel):
     gpus_per_rank: int | None = Field(None, ge=0, le=1000)
     gpu_visibility: Literal["", "auto", "all", "own"] = ""
     backend: Word = ""
-    container: OptionalPath = Field("", description="An image file or directory to run in")
+    container: OptionalPath = Field("", description="An image to run in: a file, a directory, or that of a registry")
     variables: Variables = Field({}, description="Environment variables of its ranks, besides those of the job")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from stackyard.core import plugins
 from stackyard.core.errors import InputError
+from stackyard.core.imagename import image_name, is_image_name
 from stackyard.host.machine.runtimes import runtime_of
 from stackyard.launch.plan.runtimes.apptainer import Apptainer
 from stackyard.launch.plan.runtimes.base import Runtime
@@ -16,7 +17,6 @@ GROUP = "stackyard.runtimes"
 TABLE: dict[str, Runtime] = {
     runtime.name: runtime for runtime in (Apptainer("apptainer"), Apptainer("singularity"), Charliecloud())
 }
-_HINT = "set launch.container.runtime in site.yaml to one of {}"
 
 
 def choose(named: str, image: str, environ: Mapping[str, str] | None = None) -> Runtime:
@@ -30,13 +30,25 @@ def choose(named: str, image: str, environ: Mapping[str, str] | None = None) -> 
         MissingError: the site names none, and none is found.
     """
     if not named:
+        _require_file(image)
         return TABLE[runtime_of("", image, environ)]
     runtime = plugins.find(
         GROUP, named, TABLE, Runtime, "container runtime", "set launch.container.runtime in site.yaml to one of {}"
     )
+    if not runtime.pulls:
+        _require_file(image)
     if not runtime.reads(image):
         raise InputError(
             f"the container runtime of this site, {runtime.name}, does not read {image}",
             hint="use a directory or a SquashFS file, or name another one in launch.container.runtime",
         )
     return runtime
+
+
+def _require_file(image: str) -> None:
+    if is_image_name(image):
+        name = image_name(image)
+        raise InputError(
+            f"{image} is not a file: every rank would pull and convert it",
+            hint=f"convert it once: apptainer build image.sif {name.docker}",
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
+from typing import Literal
 
 from stackyard.core.findings import Finding
 from stackyard.core.late import dataclass
@@ -34,18 +36,36 @@ BOUND = "the site's directories, the working directory, the run directory, the l
 """Why directories are bound."""
 
 
+Kind = Literal["wraps", "words", "inside"]
+"""What of a task a runtime puts into the image.
+
+wraps   the program: words before it; rank.sh and the agent run on the host
+words   mounts by words of the launcher, and the root stays the host's: rank.sh and the agent see them too
+inside  the task itself, by words of the launcher: nothing of the host runs in it, so the agents are a step of their own
+"""
+
+
 class Runtime:
     """A container runtime. Each runtime is a subclass, also in plug-ins.
 
     Attributes:
         name: its name in ``launch.container.runtime`` of site.yaml.
         program: the program that must be on PATH on the nodes.
+        kind: what it puts into the image; of all but ``wraps``, `Wrapper.launcher` has the words.
+        apart: whether the ranks of a node get user namespaces of their own, and cannot read each other's memory.
+        pulls: whether it takes images of registries.
         libraries: its directory for the host's libraries in the image.
     """
 
     name: str
     program: str
+    kind: Kind = "wraps"
+    apart: bool = True
+    pulls: bool = False
     libraries: Place = APPTAINER
+
+    def require(self, environ: Mapping[str, str] | None) -> None:
+        """Raise MissingError where this machine shows that the cluster does not have it."""
 
     def reads(self, image: str) -> bool:
         """Whether it supports this image: a file or a directory, by its name."""
@@ -59,7 +79,7 @@ class Runtime:
         """Raise InputError if the image lacks something that the runtime needs."""
 
     def wrapper(self, inside: RuntimeInput) -> Wrapper:
-        """The words before the program, and the variables of the job."""
+        """The words before the program, or those of the launcher, and the variables of the job."""
         raise NotImplementedError
 
 
