@@ -1,7 +1,7 @@
-"""A Slurm whose srun has the options of Pyxis: `pyxis.c`, built and put into the plugstack.conf of a cluster of its own.
+"""A Slurm whose srun has the options of Pyxis: `pyxis.c`, built and put into a cluster's plugstack.conf.
 
-    with pyxis.cluster(tmp_path / "images") as cluster:      # images/busybox is a root: busybox and its links alone
-        cluster.run("srun", "--container-image=busybox", "hostname")
+with pyxis.cluster(tmp_path / "images") as cluster:      # images/busybox is a root: busybox and its links alone
+    cluster.run("srun", "--container-image=busybox", "hostname")
 """
 
 from __future__ import annotations

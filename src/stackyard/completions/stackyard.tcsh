@@ -34,7 +34,7 @@ complete stackyard \
         'c/--gpu-visibility=/(auto all own)/' \
         'c/--distribution=/(block cyclic)/' \
         'c/--with=/`sh -c $_stackyard_names:q names r`/' \
-        'c/--runtime=/(apptainer singularity charliecloud)/' \
+        'c/--runtime=/(apptainer singularity charliecloud pyxis)/' \
         'c/--backend=/(auto torchrun horovod mpi deepspeed jax tensorflow ray any)/' \
         'c/--controller=/(auto mpi gloo)/' \
         'c/--start-method=/(fork forkserver spawn)/' \
@@ -52,10 +52,11 @@ complete stackyard \
         'c/--figure=/(efficiency speedup comparison runs)/' \
         'c/--reframe=/f/' \
         'c/--timeline=/f/' \
-        'c/--format=/(oci sif)/' \
+        'c/--format=/(oci sif sqsh)/' \
         'c/--sign=/f/' \
         'c/--find-links=/f/' \
         'c/--bind=/f/' \
+        'c/--format=/(oci sqsh)/' \
         'c/--as=/(containerfile def)/' \
         'c/--bindings=/f/' \
         'c/--repair=/f/' \
@@ -88,7 +89,7 @@ complete stackyard \
         'n/--gpu-visibility/(auto all own)/' \
         'n/--distribution/(block cyclic)/' \
         'n/--with/`sh -c $_stackyard_names:q names r`/' \
-        'n/--runtime/(apptainer singularity charliecloud)/' \
+        'n/--runtime/(apptainer singularity charliecloud pyxis)/' \
         'n/--backend/(auto torchrun horovod mpi deepspeed jax tensorflow ray any)/' \
         'n/--controller/(auto mpi gloo)/' \
         'n/--start-method/(fork forkserver spawn)/' \
@@ -106,10 +107,11 @@ complete stackyard \
         'n/--figure/(efficiency speedup comparison runs)/' \
         'n/--reframe/f/' \
         'n/--timeline/f/' \
-        'n/--format/(oci sif)/' \
+        'n/--format/(oci sif sqsh)/' \
         'n/--sign/f/' \
         'n/--find-links/f/' \
         'n/--bind/f/' \
+        'n/--format/(oci sqsh)/' \
         'n/--as/(containerfile def)/' \
         'n/--bindings/f/' \
         'n/--repair/f/' \

@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from stackyard.images.oci.layout import is_reference as is_reference
     from stackyard.images.oci.layout import reference as reference
     from stackyard.images.oci.layout import tag as image_tag
+    from stackyard.images.oci.sqsh import WrittenSqsh as WrittenSqsh
+    from stackyard.images.oci.sqsh import write as write_sqsh
     from stackyard.images.oci.transfer import Registry as Registry
     from stackyard.images.oci.transfer import notes_of as notes_of_image
     from stackyard.images.oci.transfer import pull as pull_image

@@ -18,7 +18,7 @@ from stackyard.core.findings import human_bytes
 from stackyard.yard.api import record_of
 
 if TYPE_CHECKING:
-    from stackyard.images.api import BuiltImage, Compression, OciRequest, Reference, StoredBase
+    from stackyard.images.api import BuiltImage, Compression, OciRequest, Reference, StoredBase, WrittenSqsh
     from stackyard.yard.api import BuildRecord
 
 
@@ -92,6 +92,45 @@ def sif(context: Context, record: BuildRecord | None, options: ImageOptions) -> 
         echo(f"  note: {notice}")
 
 
+def sqsh(context: Context, record: BuildRecord | None, options: ImageOptions) -> None:
+    """Write a SquashFS file for Enroot and Pyxis, from the layers that an OCI image would have."""
+    from stackyard.host.files.scratch import scratch
+    from stackyard.images.api import Reference, build_image, find_base, image_name, write_sqsh
+
+    if options.name or options.compression != "gzip" or options.sign:
+        raise InputError("--name, --compression and --sign are for other formats", hint="a .sqsh is one file")
+    file = options.output.absolute()
+    if record is None:
+        stored = find_base(context.workspace(), options.base)
+        if options.dry_run:
+            echo(f"would write the base {stored.base.name} to {options.output}")
+        else:
+            show_sqsh(write_sqsh(Reference(stored.paths.layout, options.base), file), stored.base.name, options.as_json)
+        return
+    with scratch("sqsh", file.parent if file.parent.is_dir() else None) as work:
+        target = Reference(work / "layout", image_name(record))
+        request = wanted_of(context, record, options.base, target, options.prefix)
+        if options.dry_run:
+            echo(f"would write {record.module} at {request.place} on {request.base or 'no base'} to {options.output}")
+            return
+        made = build_image(request)
+        for notice in made.notices:
+            context.notice(notice)
+        show_sqsh(write_sqsh(made.reference, file), f"{record.module} on {options.base}", options.as_json)
+
+
+def show_sqsh(written: WrittenSqsh, what: str, as_json: bool = False) -> None:
+    """Print the written file, and how srun takes it."""
+    if as_json:
+        show_json({"file": str(written.file), "sha256": written.sha256, "bytes": written.bytes,
+                   "notices": list(written.notices)})  # fmt: skip
+        return
+    echo(f"wrote {human_bytes(written.bytes)} to {written.file}: {what}")
+    echo(f"  stackyard launch --runtime pyxis --container {written.file} ..., or srun --container-image={written.file}")
+    for notice in written.notices:
+        echo(f"  note: {notice}")
+
+
 def _base_alone(base: StoredBase, options: ImageOptions) -> None:
     from stackyard.images.api import build_base_sif
 
@@ -111,7 +150,8 @@ compression_option = click.option(
     help="Of an OCI image's layers; zstd packs sooner and closer, and needs readers from 2022 on.",
 )  # fmt: skip
 
-FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, ImageOptions], None]] = {"oci": oci, "sif": sif}
+Make = Callable[[Context, "BuildRecord | None", ImageOptions], None]
+FORMATS: Mapping[str, Make] = {"oci": oci, "sif": sif, "sqsh": sqsh}
 """What `image build` makes, by the name of the format."""
 
 
@@ -126,6 +166,8 @@ FORMATS: Mapping[str, Callable[[Context, BuildRecord | None, ImageOptions], None
          "stackyard image build pytorch/2.13 --format sif --base debian -o pytorch.sif"),
         ("from a file of packages, in one command",
          "stackyard image build environment.yml --base docker://debian:12 --format sif -o env.sif"),
+        ("one file for Enroot and Pyxis: srun --container-image=FILE",
+         "stackyard image build pytorch/2.13 --format sqsh --base debian -o pytorch.sqsh"),
         ("without a base: the prefix alone",
          "stackyard image build pytorch/2.13 --format oci --base scratch -o images"),
     ),
@@ -167,6 +209,8 @@ def command(
     give the same file. Without REV it is the base alone. --sign adds a signature, by Apptainer or SingularityCE, which
     `apptainer verify --key PUBLIC.pem FILE` verifies. In an OCI image equal packages of the stack's revisions are
     equal layers: a registry and a node keep each once.
+
+    A .sqsh for Enroot and Pyxis has the same root in one SquashFS file, with /etc/environment and /etc/rc.
     """
     options = ImageOptions(base, output, name, prefix, compression, dry_run, as_json, sign)
     if rev is None or not is_file(rev):
@@ -174,7 +218,7 @@ def command(
         return
     if dry_run:
         raise InputError("--dry-run takes a revision, not a file", hint=f"stackyard deploy --dry-run {rev}")
-    if kind == "sif":
+    if kind in ("sif", "sqsh"):
         from stackyard.images.api import require_packing, require_sif_key
 
         require_packing()  # said before the packages are built

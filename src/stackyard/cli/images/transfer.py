@@ -10,7 +10,7 @@ import click
 
 from stackyard.cli.context import Context
 from stackyard.cli.help import Verb
-from stackyard.cli.images.build import compression_option, revision_of, wanted_of
+from stackyard.cli.images.build import compression_option, revision_of, show_sqsh, wanted_of
 from stackyard.cli.output import echo, show_json, show_table
 from stackyard.core.errors import ChecksFailed, InputError
 from stackyard.core.findings import human_bytes, some
@@ -82,28 +82,43 @@ def push(
     "pull", cls=Verb, short_help="fetch an image from a registry or another layout",
     examples=(
         ("a base", "stackyard image pull docker://registry/debian:trixie -o bases"),
+        ("one file for Pyxis", "stackyard image pull docker://nvcr.io/nvidia/pytorch:25.01 --format sqsh -o p.sqsh"),
         ("under another name, from one without TLS",
          "stackyard image pull docker://localhost:5000/x:1 -o images --name y --plain-http"),
     ),
 )  # fmt: skip
 @click.argument("source", metavar="SOURCE")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The layout: a directory, new or not."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The layout, a directory; or the file."
 )
+@click.option("--format", "kind", type=click.Choice(["oci", "sqsh"]), default="oci", show_default=True,
+              help="An OCI layout, or one SquashFS file for Enroot and Pyxis.")  # fmt: skip
 @click.option("--name", default="", help="Name of the image in the layout (default: its tag).")
 @registry_options
 @click.pass_obj
 def pull(
-    context: Context, source: str, output: Path, name: str, plain_http: bool, authfile: Path | None, limit_s: float
-) -> None:
-    """Fetch SOURCE, docker://REGISTRY/NAME:TAG (by skopeo) or oci:DIR:NAME, into an OCI layout.
+    context: Context, source: str, output: Path, kind: str, name: str, plain_http: bool, authfile: Path | None,
+    limit_s: float,
+) -> None:  # fmt: skip
+    """Fetch SOURCE, docker://REGISTRY/NAME:TAG (by skopeo), REGISTRY#NAME:TAG or oci:DIR:NAME, into an OCI layout.
 
     It is listed there once every byte was compared with its digest. Apptainer and Charliecloud run it, `image build`
-    takes it as a base; it does not become a revision of the yard.
+    takes it as a base; it does not become a revision of the yard. With --format sqsh it becomes one file instead,
+    which all nodes of a job read in place of pulling the image each: srun --container-image=FILE.
     """
-    from stackyard.images.api import Registry, pull_image
+    from stackyard.host.files.scratch import scratch
+    from stackyard.images.api import Reference, Registry, pull_image, write_sqsh
 
-    got = pull_image(source, output, name, Registry(plain_http, authfile, limit_s))
+    registry = Registry(plain_http, authfile, limit_s)
+    if kind == "sqsh":
+        if not output.absolute().parent.is_dir():
+            raise InputError(f"no such directory: {output.parent}", hint="create it, or choose another -o")
+        with scratch("pull", output.absolute().parent) as work:
+            got = pull_image(source, work / "layout", name or "image", registry)
+            written = write_sqsh(Reference(work / "layout", name or "image"), output.absolute())
+        show_sqsh(written, f"{source}, {got.digest}")
+        return
+    got = pull_image(source, output, name, registry)
     echo(f"{got.place}: {got.digest}, {len(got.image.layers)} layers, {human_bytes(got.image.bytes)}")
 
 

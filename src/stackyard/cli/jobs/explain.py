@@ -188,7 +188,9 @@ def _show_rank(explanation: JobExplanation, width: int) -> None:
     program, reasons = explanation.rank
     show_text(f"\n{click.style('each rank' if 'RANK' in explanation.identity else 'each node', bold=True)}")
     variables = ", ".join(explanation.identity)
-    _wrapped(f"rank.sh waits for all nodes, sets {variables} and the variables below, and runs", "  ", width)
+    inside = "inside.sh" in explanation.lines[explanation.own].get("command", "")
+    script = "inside.sh, in the image," if inside else "rank.sh"
+    _wrapped(f"{script} waits for all nodes, sets {variables} and the variables below, and runs", "  ", width)
     _show_command(_options(program), width)
     _show_reasons([(" ".join(reason.words), reason.reason) for reason in reasons], width)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Repeat, Workspace
 
 LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
-RUNTIMES = ["apptainer", "singularity", "charliecloud"]
+RUNTIMES = ["apptainer", "singularity", "charliecloud", "pyxis"]
 BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "tensorflow", "ray", "any"]
 
 

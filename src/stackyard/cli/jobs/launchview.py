@@ -142,12 +142,12 @@ def _ranks(layout: Layout) -> str:
 
 
 def show_findings(plan: Plan, *, err: bool = True) -> None:
-    """Print the assumptions about the nodes, the size of traces, and the warnings of a plan with reason and remedy."""
+    """Print the assumptions about the nodes, sizes of traces, pulled images, and warnings with reason and remedy."""
     for sentence in plan.layout.node.assumed:
         echo(f"{click.style('note:', fg='yellow')} {sentence}", err=err)
     seen = set()
     for finding in plan.findings:
-        if finding.rule == "profile-size" and finding.severity == "note":
+        if finding.rule in ("profile-size", "image-pulled") and finding.severity == "note":
             echo(f"{click.style('note:', fg='yellow')} {finding.message}", err=err)
         if finding.severity == "warning" and finding.message not in seen:
             seen.add(finding.message)

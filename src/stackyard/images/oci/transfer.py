@@ -20,6 +20,7 @@ from stackyard.images.bases.blobs import parsed
 from stackyard.images.oci.build import copy_blob, verified
 from stackyard.images.oci.layout import Image, Reference, blob, image, is_reference, reference, tag
 from stackyard.images.oci.writer import writer
+from stackyard.inputs.reading.imagename import image_name
 
 DOCKER = "docker://"
 ANSWER_S = 30.0
@@ -107,7 +108,7 @@ def pull(source: str, directory: Path, name: str = "", registry: Registry = Regi
     """Fetch an image into a layout; it gets its name there once all its blobs are verified.
 
     Args:
-        source: ``docker://REGISTRY/NAME:TAG`` (or ``@sha256:...``), or ``oci:DIR:NAME``.
+        source: ``docker://REGISTRY/NAME:TAG`` (or ``@sha256:...``), ``REGISTRY#NAME:TAG``, or ``oci:DIR:NAME``.
         name: the name in the layout; empty: as in the source.
 
     Raises:
@@ -117,6 +118,7 @@ def pull(source: str, directory: Path, name: str = "", registry: Registry = Regi
         target = reference(source)
         pulled = verified(target)
         return _copied(target, pulled, Reference(directory, tag(name) if name else _named(target, pulled).name))
+    source = image_name(source).docker if "#" in source else source
     parts = _parsed(source)
     name = tag(name or parts["tag"] or parts["digest"][:12] or "latest")
     _probe(source, parts["registry"], registry, may_lack=False)

@@ -20,5 +20,7 @@ APPTAINER = Place(LIBRARIES, "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 """Apptainer and Singularity evaluate a variable's value in the image."""
 WRAPPED = Place("/.stackyard/libs", "")
 """The container of a wrapped image, whose launcher (images/squashfs/launcher/container.c) evaluates nothing."""
+INSIDE = Place("/.stackyard/libs", "${STACKYARD_LIBRARY_PATH}")
+"""An image in which the task itself starts: inside.sh of `launch` has the image's own path in the variable."""
 CHARLIECLOUD = Place("${STACKYARD_DIR}/libs", "${STACKYARD_LIBRARY_PATH}")
 """`launch` fills in these variables on the node (`images.bindings.charliecloud`)."""

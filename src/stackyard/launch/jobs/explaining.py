@@ -17,10 +17,11 @@ from stackyard.launch.layout import placing
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan import launchers
 from stackyard.launch.plan.choosing import launcher_name
-from stackyard.launch.plan.command import program_text, shown_words
+from stackyard.launch.plan.command import program_text, shown_words, started
 from stackyard.launch.plan.context import PlanContext, plan_context, with_offer
 from stackyard.launch.plan.make import make_plan, node_of
 from stackyard.launch.plan.model import Allocation, BatchHead, Plan, PlannedRole, Reason
+from stackyard.launch.plan.runtimes.entering import WHY
 from stackyard.launch.records.naming import next_run
 from stackyard.launch.request.intent import Intent
 from stackyard.launch.run.causes.table import mistakes
@@ -85,10 +86,13 @@ def explain(workspace: Workspace, intent: Intent, names: Iterable[str]) -> JobEx
     plan = _first_plan(plans.values())
     layout = plan.layout if intent.roles else placing.plan_layout(intent, node_of(intent, site, fixed))
     head = plan.head or BatchHead("", ())
+    run = str(next_run(workspace.runs).root)
+    of_images = (finding for wrapper in plan.wrappers for finding in wrapper.findings)
     return JobExplanation(
-        layout, own, {name: _line(outcome) for name, outcome in plans.items()},
-        (head.prefix, _in_run(head.reasons, str(next_run(workspace.runs).root))),
-        (program_text(plan), (*_of_each_rank(plan), *plan.stage.reasons)), (*head.findings, *_of_causes(site)),
+        layout, own, {name: _line(outcome, run) for name, outcome in plans.items()},
+        (head.prefix, _in_run(head.reasons, run)),
+        (program_text(plan), _in_run((*_of_each_rank(plan), *plan.stage.reasons), run)),
+        (*head.findings, *of_images, *_of_causes(site)),
         ALONE if plan.program.ranks_per_task > 1 else IDENTITY, _drawings(plan),
     )  # fmt: skip
 
@@ -139,9 +143,10 @@ def _first_plan(plans: Collection[Plan | InputError]) -> Plan:
     raise next(error for error in plans if isinstance(error, InputError))
 
 
-def _in_run(reasons: Iterable[Reason], run: str) -> tuple[Reason, ...]:
-    """The reasons, with the run directory in words that name it."""
-    return tuple(Reason(tuple(word.replace("{step}", run) for word in r.words), r.reason) for r in reasons)
+def _in_run(reasons: Iterable[Reason], run: str, *, bare: bool = False) -> tuple[Reason, ...]:
+    """The reasons, with the run directory in words that name it; `bare`: files in it by their names."""
+    every = ((tuple(map(_bare, r.words)) if bare else r.words, r.reason) for r in reasons)
+    return tuple(Reason(tuple(word.replace("{step}", run) for word in words), reason) for words, reason in every)
 
 
 def _plan(name: str, own: str, intent: Intent, site: Site, context: PlanContext) -> Plan | InputError:
@@ -165,15 +170,19 @@ def _plan(name: str, own: str, intent: Intent, site: Site, context: PlanContext)
         return error
 
 
-def _line(outcome: Plan | InputError) -> dict[str, Any]:
+def _line(outcome: Plan | InputError, run: str) -> dict[str, Any]:
     """The command as JSON values; with a container or profiler it ends with rank.sh, which has the long program."""
     if isinstance(outcome, InputError):
         return {"cannot": outcome.message, "hint": outcome.hint or ""}
     line = outcome.line
-    program = "rank.sh" if outcome.wrappers or outcome.roles else program_text(outcome)
+    script = " ".join(map(_bare, started(outcome)))
+    program = script if outcome.wrappers or outcome.roles else program_text(outcome)
+    agents = [Reason((*outcome.agents, "node.sh"), WHY)] if outcome.agents else []
+    reasons = _in_run((*line.reasons, *agents), run, bare=True)
+    words = [_bare(word).replace("{step}", run) for word in line.words]
     return {
-        "command": f"{shown_words([*map(_bare, line.words)])} {program}",
-        "reasons": [{"words": list(map(_bare, reason.words)), "reason": reason.reason} for reason in line.reasons],
+        "command": f"{shown_words(words)} {program}",
+        "reasons": [{"words": list(reason.words), "reason": reason.reason} for reason in reasons],
         "files": dict(line.files),
         "findings": [finding.to_json() for finding in line.findings],
     }

@@ -2,7 +2,7 @@
 
 Part of the agent: any Python from 3.6 on, standard library alone, few imports (see `stackyard.launch.node.agent`).
 """
-# ruff: noqa: PTH102, PTH110, PTH116, PTH118, PTH123
+# ruff: noqa: PTH102, PTH110, PTH208, PTH116, PTH118, PTH123
 
 import _thread
 import contextlib
@@ -30,6 +30,8 @@ class NodeDirectory:
         self._lock = locked(os.path.join(path, "lock"), os.O_CREAT)
         self.pipe = os.open(os.path.join(path, "pipe"), os.O_RDWR | os.O_NONBLOCK)
         self._partial = b""
+        gates = [name for name in os.listdir(path) if name.startswith("gate.")]
+        self._gates = {int(name[5:]): os.open(os.path.join(path, name), os.O_RDWR | os.O_NONBLOCK) for name in gates}
 
     def lines(self) -> "list[str]":
         """The complete lines that shims have written."""
@@ -42,6 +44,7 @@ class NodeDirectory:
     def go(self, variables: "dict[str, Any]") -> "None":
         """Let the shims start their programs, with these variables."""
         self.put("go", "".join(f"{name}={_quoted(str(value))}\n" for name, value in variables.items()))
+        self._tell("go", *self._gates)
 
     def probe(self, files: "dict[str, str]") -> "None":
         """Write the files of the probe, which the programs import. Raises OSError."""
@@ -54,11 +57,19 @@ class NodeDirectory:
         """Make the shims exit without starting their programs. The first message counts: others follow from it."""
         if not os.path.exists(os.path.join(self.path, "stop")):
             self.put("stop", message + "\n")
+            self._tell("stop", *self._gates)
 
     def acknowledge(self, local: "int") -> "None":
         """Let a shim exit: the hub has its exit status. If this fails, the shim exits by itself."""
         with contextlib.suppress(OSError):
             self.put(f"ack.{local}", "")
+        self._tell("ack", local)
+
+    def _tell(self, word: "str", *tasks: "int") -> "None":
+        """Say a word to tasks inside an image, which read it from a FIFO of their own (`shim.inside_sh`)."""
+        for local in tasks:
+            with contextlib.suppress(OSError):
+                os.write(self._gates.get(local, -1), word.encode() + b"\n")
 
     def put(self, name: "str", text: "str") -> "None":
         """Write a file atomically. Raises OSError."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from stackyard.core.change import EnvironmentChange, Prepend
 from stackyard.core.errors import InputError
-from stackyard.core.imagename import is_image_name
 from stackyard.core.pymodules import script_of
+from stackyard.inputs.reading.imagename import is_image_name
 from stackyard.inputs.sites.jobmodels import ContainerPolicy
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Layout
@@ -76,15 +76,25 @@ def wrap(
     policy = bindings.applied(site.launch.container, runtime.libraries)
     cwd = intent.cwd or str(Path.cwd())
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
+    if staged and runtime.kind == "inside":
+        raise InputError(f"--stage: an image of {runtime.name} cannot mount what is copied to the nodes first",
+                         hint="leave out --stage; the nodes read one .sqsh file of a shared file system")  # fmt: skip
     # bound at their own paths: what the program names by path
-    fixed = [cwd, *_script_directory(intent, cwd), *_helpers(program), *((stack_root,) if stack_root else ())]
+    why = {
+        cwd: "the working directory",
+        **dict.fromkeys(_script_directory(intent, cwd), "the directory of the program"),
+        **dict.fromkeys(_helpers(program), "the helper programs of the backend"),
+        **({stack_root: "the stack"} if stack_root else {}),
+    }
+    fixed = list(why)
     wire = runtime.wires(program is not None and program.mpi)
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
     gpu = layout.node.gpu_vendor if layout.gpus_per_rank else ""
     apart = APART if runtime.apart and program is not None and program.mpi and layout.ranks_per_node > 1 else {}
     # checked with the image as it is named, run with the copy on the node
-    inside = RuntimeInput(staged_image(intent) or image, cwd, policy, gpu, binds, path, {**apart, **policy.variables})
+    variables = {**apart, **policy.variables}
+    inside = RuntimeInput(staged_image(intent) or image, cwd, policy, gpu, binds, path, variables, why)
     runtime.check(replace(inside, image=image))
     wrapper = runtime.wrapper(inside)
     reasons = (*wrapper.reasons, *_of_apart(apart), *_of_bindings(site))

@@ -22,6 +22,8 @@ GPUS = (
     "SLURM_NTASKS_PER_TRES", "SLURM_GPU_BIND", "SLURM_TRES_BIND",
 )  # fmt: skip
 """GPUs of the job, which a step would ask for besides its own words, and their binding."""
+CONTAINERS = ("PYXIS_CONTAINER_", "SLURM_UENV", "EDF_IMAGE")
+"""What begins so puts each step into an image, also one that was planned for the host (Pyxis, uenv)."""
 _GPU_WORDS = ("--gpus", "--gres", "--gpu-bind")
 
 _DEVICES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
@@ -38,7 +40,7 @@ def of_launcher(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, s
     """
     own = any(word.startswith(_GPU_WORDS) for word in words)
     dropped = {*CPUS, *(GPUS if own else ())}
-    return {name: value for name, value in environ.items() if name not in dropped}
+    return {n: value for n, value in environ.items() if n not in dropped and not n.startswith(CONTAINERS)}
 
 
 def of_submission(scheduler: Batch, environ: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,6 @@ from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.plan import (
     backends,
     containers,
-    entering,
     launchers,
     offline,
     profilers,
@@ -43,6 +42,7 @@ from stackyard.launch.plan.model import (
     Wrapper,
 )
 from stackyard.launch.plan.queues import queue_findings
+from stackyard.launch.plan.runtimes import entering
 from stackyard.launch.plan.schedulers.slurm_nodes import need
 from stackyard.launch.plan.staging import check_stage, plan_stage, stack_variables
 from stackyard.launch.request.intent import Intent

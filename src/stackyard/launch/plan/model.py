@@ -255,7 +255,7 @@ class Plan:
     `change` is the stack's environment, `variables` come after it. `private` are variables of every rank too, whose
     values may be secret: they are written only to a file that no other account can read (`StepPaths.private`).
     `shared`: paths of the stack that every node must have. `agents`: the command of the agents' step, where ranks start
-    inside an image (`plan.entering`); the shim of agents follows.
+    inside an image (`plan.runtimes.entering`); the shim of agents follows.
 
     With several `roles`, layout and line are those of all ranks, and the rest is in the roles' own plans.
     """

@@ -15,11 +15,12 @@ from stackyard.core.findings import refuse
 from stackyard.inputs.sites.sitemodels import Site
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.layout.roles import PlacedRole, place_roles, rank_in_role, together, whole_nodes
-from stackyard.launch.plan import backends, entering, launchers, make, removing, terminals
+from stackyard.launch.plan import backends, launchers, make, removing, terminals
 from stackyard.launch.plan.allocated import own_allocation
 from stackyard.launch.plan.choosing import launcher_name, with_mpi
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import LaunchLine, Plan, PlannedRole, RankProgram
+from stackyard.launch.plan.runtimes import entering
 from stackyard.launch.plan.schedulers.slurm_nodes import need
 from stackyard.launch.request.intent import Intent
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.core.imagename import is_image_name
+from stackyard.inputs.reading.imagename import is_image_name
 from stackyard.inputs.sites.sitemodels import NodeKind
 from stackyard.launch.plan.context import PlanContext
 from stackyard.launch.plan.model import Reason, Stage

@@ -11,7 +11,7 @@
   batch.log                   the batch script's own output
   stacks/                     stacks of ranks that hung; in recorder/ PyTorch's flight recorders, one file per rank
   profile/<profiler>/         what a profiler wrote, also one that was started while the run was running
-  rank.sh  agent.py  plan.json  rankfile ... logs/    the main step
+  rank.sh  agent.py  plan.json  rankfile ... logs/    the main step; inside.sh and node.sh where ranks start in an image
   private.json                variables of a batch job whose values may be secret, for its owner only
   private.sh                  the same for the ranks of a step; both are removed when the run ends
   attempts/<n>/               an earlier attempt: its step's files and result.json
@@ -40,6 +40,9 @@ class StepPaths:
 
     shim = Below("rank.sh")
     """What the launcher starts for every task."""
+    inside = Below("inside.sh")
+    """The same for a task that starts inside an image; and `node` what starts the agents then."""
+    node = Below("node.sh")
     agent = Below("agent.py")
     """The agent and what it needs to know, in one file that only its owner can read: it has the step's secret."""
     plan = Below("plan.json")
@@ -59,6 +62,8 @@ class StepPaths:
 
     launcher_log = Below("launcher.log", of="logs")
     """Both streams of the launcher."""
+    agents_log = Below("agents.log", of="logs")
+    """Both streams of the agents' step, where ranks start inside an image."""
     sidecar_log = Below("sidecar.log", of="logs")
     """Both streams of a backend's helper program."""
     terminal = Below("terminal.json")

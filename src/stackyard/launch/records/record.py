@@ -229,7 +229,7 @@ def set_aside(paths: RunPaths, attempt: int) -> None:
     """Move the files of an earlier attempt to ``attempts/<n>/``, so that none is overwritten."""
     step = paths.main
     old = paths.attempt(attempt)
-    of_step = (step.logs, step.plan, step.agent, step.shim, step.stacks, step.profile)
+    of_step = (step.logs, step.plan, step.agent, step.shim, step.inside, step.node, step.stacks, step.profile)
     for path in (*of_step, paths.placement, paths.usage, paths.staged, paths.preflight, paths.preflight_steps):
         if path.exists():
             old.mkdir(parents=True, exist_ok=True)

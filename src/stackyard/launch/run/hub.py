@@ -23,6 +23,7 @@ from stackyard.launch.run.causes.verdict import TaskEnd, is_consequence
 from stackyard.launch.run.door import Door
 from stackyard.launch.run.go import bound, go_variables
 from stackyard.launch.run.hang.watch import HangWatch
+from stackyard.launch.run.inside import RanksInside
 from stackyard.launch.run.launcher import Launcher
 from stackyard.launch.run.link import Link
 from stackyard.launch.run.reports import Reports
@@ -44,13 +45,14 @@ class Hub:
 
     def __init__(
         self, step: StepPaths, file: StepFile, reports: Reports, options: WatchOptions,
-        sockets: list[socket.socket], launcher: process.Child, signals: list[int],
+        sockets: list[socket.socket], launcher: process.Child, signals: list[int], agents: process.Child | None = None,
     ) -> None:  # fmt: skip
         self.step, self.file, self.reports, self.options = step, file, reports, options
         self.signals = signals
         self.began = self.tick = self.expected_since = time.monotonic()
         self.seen = StepFacts(step, file, launcher)
         self.launcher = Launcher(launcher, self.seen)
+        self.inside = RanksInside(agents, file, self.seen, self.launcher, self.began)
         self.links: dict[int, Link] = {}
         self.said: set[str] = set()
         self.held = False
@@ -286,7 +288,7 @@ class Hub:
         """Send ``go`` once all nodes have reported and have the staged files; fail if some do not in time."""
         if len(self.links) == self.file.nodes and bound(self.file, self.ports):
             self.seen.nodes_s = self.seen.nodes_s or now - self.began
-            if not self._staged(now):
+            if not self._staged(now) or not self._inside(now):
                 return
             try:
                 variables = go_variables(self.file, self.ports, self.links, self.options.interface)
@@ -296,11 +298,23 @@ class Hub:
             self.went = now
             self._send("go", variables)
             self._phase("first output")
-        elif self.launcher.ended and now > self.launcher.ended + 0.3:
+        elif why := self.inside.no_agents():
+            self._fail("no-start", self.seen.not_there(why), code=71)
+        elif self.launcher.ended and now > self.launcher.ended + self.inside.wait_s:
             self._fail("no-start", self.seen.not_there("the launcher exited"), code=self.seen.launcher_code or 1)
         elif not self.staging.begun and self._late(now):
             when = f"timed out after {self.options.start_s:g} s waiting for all nodes"
             self._fail("no-start", self.seen.not_there(when))
+
+    def _inside(self, now: float) -> bool:
+        """Whether all ranks are in their image, where they start in one: until then a container may still fail."""
+        count = self.inside.count
+        if count and (why := self.inside.failure(now)):
+            self._fail("no-start", why, code=self.seen.launcher_code or 1)
+        elif count and "image" not in self.said:
+            self.said.add("image")
+            self._phase("image", count)
+        return not count
 
     def _late(self, now: float) -> bool:
         """Whether the time limit for all nodes to report is over; it begins when the nodes are allocated."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import secrets
+from collections.abc import Iterable
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,13 +13,16 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, PlannedStage, StepFile
-from stackyard.launch.plan.command import first_rank
+from stackyard.launch.plan.command import first_rank, started
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.paths import MANY_RANKS, StepPaths
 from stackyard.launch.run.agentfile import agent_text
 from stackyard.launch.run.alone import checked
 from stackyard.launch.shim.rank_sh import private_text, shim_text, sidecar_argv
 from stackyard.yard.write.atomic import write_json, write_text
+
+PULL_S = 1800.0
+"""How long a node may take to pull an image, tens of GiB which all nodes pull at once, before its ranks start."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,12 @@ def step_file(step: StepPaths, plan: Plan, *, run: str, hubs: tuple[str, ...], o
         tasks_per_node=layout.ranks_per_node, ranks_per_task=plan.program.ranks_per_task,
         distribution=layout.distribution, hosts=layout.hosts, slots=planned(layout),
         gpu_visibility=layout.gpu_visibility, gpu_vendor=layout.node.gpu_vendor,
-        **_roles(plan), sidecar=sidecar_argv(step, plan), stream=options.stream, logs=_logs(layout.ranks, options),
+        **_roles(plan), sidecar=sidecar_argv(step, plan), stream=options.stream,
+        logs=_logs(layout.ranks, options, on_disk=not plan.agents),
         attempt=options.attempt,
         beat_s=options.beat_s,
-        lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s, start_s=options.start_s,
+        lost_s=max(options.lost_s, 2 * options.beat_s), grace_s=options.grace_s,
+        start_s=options.start_s + PULL_S * any(wrapper.pulled for wrapper in plan.wrappers),
         sizes_s=min(10.0, options.hang_min * 12), py_spy=options.py_spy, probe=options.probe,
         probe_signal=options.probe_signal, stage=_stage(plan, options),
         edges=options.world_check and any(checked(plan)), **_mpi(plan),
@@ -130,12 +136,12 @@ def _roles(plan: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _logs(ranks: int, options: WatchOptions) -> Literal["all", "node", "first"]:
+def _logs(ranks: int, options: WatchOptions, *, on_disk: bool) -> Literal["all", "node", "first"]:
     if options.stream == "all":
         return "all"
     if options.logs == "auto":
         return "all" if ranks <= MANY_RANKS else "node"
-    return options.logs
+    return options.logs if on_disk or options.logs != "first" else "node"  # not in /dev/shm, which is memory
 
 
 def planned(layout: Layout) -> tuple[PlannedSlot, ...]:
@@ -161,17 +167,37 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
         write_text(step.private, private_text(file, plan), mode=0o600, synced=False)
     write_json(step.plan, file.to_json(), mode=0o600, synced=False)
     write_text(step.agent, agent_text(file), mode=0o600, synced=False)
-    write_text(step.shim, shim_text(step, file, plan, python=python), mode=0o700, synced=False)
+    for name, text in _scripts(step, file, plan, python).items():
+        write_text(step.root / name, text, mode=0o700, synced=False)
     for name, text in plan.line.files.items():
         write_text(step.root / Path(name).name, text.replace("{step}", str(step.root)), synced=False)
-    return (*(word.replace("{step}", str(step.root)) for word in plan.line.words), str(step.shim))
+    return _in_step(step, (*plan.line.words, *started(plan)))
+
+
+def agents_argv(step: StepPaths, plan: Plan) -> tuple[str, ...]:
+    """The command of the agents' step; none where the ranks start them."""
+    return _in_step(step, (*plan.agents, str(step.node))) if plan.agents else ()
+
+
+def _in_step(step: StepPaths, words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word.replace("{step}", str(step.root)) for word in words)
+
+
+def _scripts(step: StepPaths, file: StepFile, plan: Plan, python: str = "") -> dict[str, str]:
+    """What the launcher starts, by name: rank.sh; or inside.sh, and node.sh for the agents."""
+    if not plan.agents:
+        return {step.shim.name: shim_text(step, file, plan, python=python)}
+    from stackyard.launch.shim.inside_sh import inside_text, node_text  # late: for images that a task starts in
+
+    node = node_text(step, file, plan, python=python)
+    return {step.inside.name: inside_text(step, file, plan), step.node.name: node}
 
 
 def preview(step: StepPaths, plan: Plan, *, run: str, options: WatchOptions) -> dict[str, str]:
     """The files that `prepare` would write, by name, without writing them; the hub's addresses are unknown yet."""
     file = step_file(step, plan, run=run, hubs=(), options=options)
     texts = {name: text.replace("{step}", str(step.root)) for name, text in plan.line.files.items()}
-    return {**texts, "rank.sh": shim_text(step, file, plan)}
+    return {**texts, **_scripts(step, file, plan)}
 
 
 def _set_aside(step: StepPaths) -> None:

@@ -17,6 +17,7 @@ from stackyard.launch.node.machine import OF_USERS, addresses
 from stackyard.launch.node.sockets import listen
 from stackyard.launch.plan.inherited import of_launcher
 from stackyard.launch.plan.model import Plan
+from stackyard.launch.plan.runtimes.entering import HOST
 from stackyard.launch.records.outcome import StepResult
 from stackyard.launch.records.paths import StepPaths
 from stackyard.launch.run import start
@@ -50,14 +51,14 @@ def run_step(
     try:
         file = start.step_file(step, plan, run=run, hubs=with_port(hubs, port), options=options)
         argv = start.prepare(step, plan, file, python=options.python)
-        with _signals() as received, _launcher(argv, step, plan) as launcher:
+        with _signals() as received, _agents(step, plan) as beside, _launcher(argv, step, plan) as launcher:
             from stackyard.launch.run import seen  # while the launcher starts the agents
             from stackyard.launch.run.hub import Hub
             from stackyard.launch.run.reports import Reports
 
             reports = Reports(listener)
             try:
-                with contextlib.closing(Hub(step, file, reports, options, sockets, launcher, received)) as hub:
+                with contextlib.closing(Hub(step, file, reports, options, sockets, launcher, received, beside)) as hub:
                     hub.loop()
             finally:
                 reports.close(received)
@@ -89,9 +90,22 @@ def _launcher(argv: tuple[str, ...], step: StepPaths, plan: Plan) -> Iterator[pr
         launcher.end()
 
 
+@contextlib.contextmanager
+def _agents(step: StepPaths, plan: Plan) -> Iterator[process.Child | None]:
+    """The agents' step, where the ranks start inside an image; terminated at the end of the ``with`` block."""
+    argv = start.agents_argv(step, plan)
+    child = process.start(argv, log=step.agents_log, env=_environment(plan)) if argv else None
+    try:
+        yield child
+    finally:
+        if child is not None:
+            child.end()
+
+
 def _environment(plan: Plan) -> dict[str, str]:
     """The launcher's environment, without variables of the job that it would read as options."""
-    return of_launcher(plan.line.words, os.environ) | plan.line.variables
+    known = {HOST[name]: os.environ[name] for name in HOST if plan.agents and name in os.environ}
+    return of_launcher(plan.line.words, os.environ) | plan.line.variables | known
 
 
 @contextlib.contextmanager

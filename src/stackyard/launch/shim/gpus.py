@@ -31,8 +31,8 @@ def gpu_text(file: StepFile, shown: set[int] | None = None) -> str:
     if not name or not order:
         return ""
     ranked, seen = sorted(order), [gpu for gpu in order if shown is None or gpu in shown]
-    own = " ".join(f"'{' '.join(map(str, gpus))}'" for gpus in owned)
-    places = " ".join(f"[{gpu}]={ranked.index(gpu)}" for gpu in order)
+    own = " ".join(f"{local}) sy_own='{' '.join(map(str, gpus))}' ;;" for local, gpus in enumerate(owned))
+    places = " ".join(f"{gpu}) sy_place={ranked.index(gpu)} ;;" for gpu in order)
     head = _GIVEN.format(name=name, own=own, places=places, total=len(order), last=max(order))
     body = _OWN if file.gpu_visibility == "own" else _ALL.format(order=" ".join(map(str, seen)))
     tail = _AMD if file.gpu_vendor == "amd" else ""
@@ -40,40 +40,43 @@ def gpu_text(file: StepFile, shown: set[int] | None = None) -> str:
 
 
 _GIVEN = """# GPUs: those that the launcher has assigned, and this task's own.
-sy_given=${{{name}-}} sy_gpus=${{{name}-}} sy_show=
-sy_own=({own})
-sy_own=(${{sy_own[sy_local]}})
-sy_place=({places})
-sy_seen=(${{sy_given//,/ }})
-sy_name={name} sy_total={total}
+sy_given=${{{name}-}} sy_gpus=${{{name}-}} sy_show= sy_own= sy_name={name} sy_total={total}
+case $sy_local in {own} esac
+sy_count() {{ sy_ifs=$IFS IFS=$1; set -- $2; IFS=$sy_ifs; sy_number=$#; }}
+sy_count , "$sy_given" && sy_seen=$sy_number
+sy_count ' ' "$sy_own" && sy_mine=$sy_number
 # The entry of a GPU among those assigned: by position if there are as many as planned, by number if there are more.
 sy_pick() {{
-  if (( ${{#sy_seen[@]}} == 0 )); then sy_got=$1
-  elif (( ${{#sy_seen[@]}} == sy_total )); then sy_got=${{sy_seen[${{sy_place[$1]}}]}}
-  elif (( ${{#sy_seen[@]}} > {last} )); then sy_got=${{sy_seen[$1]}}
-  else
-    sy_unfit "GPU mismatch: sees ${{#sy_seen[@]}} GPUs ($sy_name=$sy_given), expected ${{#sy_own[@]}} (its own) or" \\
+  sy_got=$1
+  case $1 in {places} esac
+  sy_ifs=$IFS IFS=,
+  set -- $sy_given
+  IFS=$sy_ifs
+  if [ "$sy_seen" -eq "$sy_total" ]; then shift "$sy_place" && sy_got=$1
+  elif [ "$sy_seen" -gt {last} ]; then shift "$sy_got" && sy_got=$1
+  elif [ "$sy_seen" -gt 0 ]; then
+    sy_unfit "GPU mismatch: sees $sy_seen GPUs ($sy_name=$sy_given), expected $sy_mine (its own) or" \\
       "$sy_total (all of the node): its device index would be invalid. Let the launcher assign one or the other"
   fi
   sy_show=$sy_show${{sy_show:+,}}$sy_got
 }}
 """
 
-_OWN = """if (( ${#sy_own[@]} )); then
-  if (( ${#sy_seen[@]} != ${#sy_own[@]} )) || (( sy_total == ${#sy_own[@]} )); then
-    for sy_gpu in "${sy_own[@]}"; do sy_pick "$sy_gpu"; done
+_OWN = """if [ "$sy_mine" -gt 0 ]; then
+  if [ "$sy_seen" -ne "$sy_mine" ] || [ "$sy_total" -eq "$sy_mine" ]; then
+    for sy_gpu in $sy_own; do sy_pick "$sy_gpu"; done
   fi
   export STACKYARD_DEVICE=0
 fi
 """
 
-_ALL = """if (( ${{#sy_own[@]}} )); then
-  if (( ${{#sy_seen[@]}} == ${{#sy_own[@]}} && ${{#sy_seen[@]}} < sy_total )); then
+_ALL = """if [ "$sy_mine" -gt 0 ]; then
+  if [ "$sy_seen" -eq "$sy_mine" ] && [ "$sy_seen" -lt "$sy_total" ]; then
     export STACKYARD_DEVICE=0
   else
-    sy_order=({order}) sy_i=0
-    for sy_gpu in "${{sy_order[@]}}"; do
-      [[ $sy_gpu == "${{sy_own[0]}}" ]] && export STACKYARD_DEVICE=$sy_i
+    sy_i=0
+    for sy_gpu in {order}; do
+      [ "$sy_gpu" != "${{sy_own%% *}}" ] || export STACKYARD_DEVICE=$sy_i
       sy_pick "$sy_gpu"
       sy_i=$(( sy_i + 1 ))
     done
@@ -81,8 +84,8 @@ _ALL = """if (( ${{#sy_own[@]}} )); then
 fi
 """
 
-_SET = """if [[ -n $sy_show ]]; then
-  [[ $sy_show == "$sy_given" ]] || {{ export {name}=$sy_show; {amd}:; }}
+_SET = """if [ -n "$sy_show" ]; then
+  [ "$sy_show" = "$sy_given" ] || {{ export {name}="$sy_show"; {amd}:; }}
   sy_gpus=$sy_show
 fi
 

@@ -11,7 +11,8 @@ from stackyard.launch.plan.model import Plan, Wrapper
 from stackyard.launch.shim import roles, shell
 
 
-def _directory(cwd: str) -> str:
+def directory(cwd: str) -> str:
+    """Enter the working directory."""
     if not cwd:
         return ""
     return f'cd -- {shlex.quote(cwd)} || sy_unfit "cannot enter "{shlex.quote(cwd)}": does it exist on all nodes?"\n'
@@ -38,10 +39,10 @@ def _needed(plan: Plan) -> str:
 def programs(plan: Plan) -> list[str]:
     """The environment, the directory and the command of a rank; with several roles for each role."""
     if not plan.roles:
-        return ["sy_environment\n", _directory(plan.cwd), _program(plan)]
+        return ["sy_environment\n", directory(plan.cwd), _program(plan)]
     return [
         roles.EXPORTS, "sy_environment_$sy_role\n",
-        roles.cases(_directory(role.plan.cwd) + _program(role.plan) for role in plan.roles),
+        roles.cases(directory(role.plan.cwd) + _program(role.plan) for role in plan.roles),
     ]  # fmt: skip
 
 
@@ -50,6 +51,23 @@ def _program(plan: Plan) -> str:
     return text + "".join(wrapped(wrapper) for wrapper in reversed(plan.wrappers))
 
 
+def positional(plan: Plan) -> str:
+    """The command of a rank as the positional parameters of a POSIX sh, with its wrappers."""
+    text = shell.parameters(plan.program.argv)
+    for wrapper in reversed(plan.wrappers):
+        part = (_FILE_POSIX if wrapper.directories else "") + (_OWN_PATH if wrapper.inside else "")
+        part += shell.exports(wrapper.variables) + (shell.parameters(wrapper.argv, '"$@"') if wrapper.argv else "")
+        if wrapper.tasks is None:
+            text += part
+        elif wrapper.tasks:
+            text += f"if [ $(( {_is_one_of(wrapper.tasks)} )) -eq 1 ]; then\n{part}fi\n"
+    return text
+
+
+_OWN_PATH = """export STACKYARD_LIBRARY_PATH="${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+"""
+_FILE_POSIX = """STACKYARD_RANK_FILE=rank-$(printf %05d "$sy_task") && export STACKYARD_RANK_FILE
+"""
 _FILE = """printf -v STACKYARD_RANK_FILE 'rank-%05d' "$sy_task"; export STACKYARD_RANK_FILE
 """
 """The name of a rank's file of a profiler, without its end."""

@@ -35,6 +35,11 @@ def array(name: str, words: Iterable[str], tail: str = "") -> str:
     return f"{name}=({inside})\n"
 
 
+def parameters(words: Iterable[str], tail: str = "") -> str:
+    """The same as the positional parameters, for a POSIX sh."""
+    return " ".join(("set --", *(filled(word) for word in words), *((tail,) if tail else ()))) + "\n"
+
+
 _SITE_HOLES = re.compile(r"\{(local_rank|node|run|user)\}")
 
 
@@ -42,7 +47,7 @@ def site_variables(variables: Mapping[str, str], run: str) -> str:
     """The plan's variables; {local_rank}, {node}, {run} and {user} are replaced, other braces stay."""
     shown = {
         "local_rank": '"$sy_in"', "node": '"$sy_node"', "run": shlex.quote(run),
-        "user": '"${USER:-${LOGNAME:-$UID}}"',
+        "user": '"${USER:-${LOGNAME:-$sy_uid}}"',
     }  # fmt: skip
     lines = []
     for name, value in variables.items():

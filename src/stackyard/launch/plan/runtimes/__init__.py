@@ -6,16 +6,17 @@ from collections.abc import Mapping
 
 from stackyard.core import plugins
 from stackyard.core.errors import InputError
-from stackyard.core.imagename import image_name, is_image_name
 from stackyard.host.machine.runtimes import runtime_of
+from stackyard.inputs.reading.imagename import image_name, is_image_name
 from stackyard.launch.plan.runtimes.apptainer import Apptainer
 from stackyard.launch.plan.runtimes.base import Runtime
 from stackyard.launch.plan.runtimes.charliecloud import Charliecloud
+from stackyard.launch.plan.runtimes.pyxis import Pyxis
 
 GROUP = "stackyard.runtimes"
 """The entry points of plug-ins; each is a `Runtime`."""
 TABLE: dict[str, Runtime] = {
-    runtime.name: runtime for runtime in (Apptainer("apptainer"), Apptainer("singularity"), Charliecloud())
+    one.name: one for one in (Apptainer("apptainer"), Apptainer("singularity"), Charliecloud(), Pyxis())
 }
 
 

@@ -30,6 +30,8 @@ class RuntimeInput:
     binds: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    """The reason of binds that are not the site's."""
 
 
 BOUND = "the site's directories, the working directory, the run directory, the launcher's PMI server"
@@ -81,6 +83,15 @@ class Runtime:
     def wrapper(self, inside: RuntimeInput) -> Wrapper:
         """The words before the program, or those of the launcher, and the variables of the job."""
         raise NotImplementedError
+
+
+def with_libraries(inside: RuntimeInput, place: Place) -> dict[str, str]:
+    """The variables, with the directory of the site's libraries at the end of LD_LIBRARY_PATH, if it is not in it."""
+    path = inside.variables.get("LD_LIBRARY_PATH", "")
+    if not inside.policy.libraries or place.libraries in path:
+        return inside.variables
+    added = f"{path}:{place.libraries}" if path else place.libraries + place.rest
+    return {**inside.variables, "LD_LIBRARY_PATH": added}
 
 
 def cleaned(inside: RuntimeInput) -> tuple[Finding, ...]:

@@ -8,7 +8,7 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
 from stackyard.inputs.sites.library_directories import CHARLIECLOUD
 from stackyard.launch.plan.model import Reason, Wrapper
-from stackyard.launch.plan.runtimes.base import BOUND, WIRE_UP, Runtime, RuntimeInput, cleaned
+from stackyard.launch.plan.runtimes.base import BOUND, WIRE_UP, Runtime, RuntimeInput, cleaned, with_libraries
 
 
 class Charliecloud(Runtime):
@@ -46,7 +46,7 @@ class Charliecloud(Runtime):
         words = [self.program]
         for bind in inside.binds:
             words += ["-b", bind.removesuffix(":ro").removesuffix(":rw")]
-        words += [f"--set-env={name}={value}" for name, value in _with_libraries(inside).items()]
+        words += [f"--set-env={name}={value}" for name, value in with_libraries(inside, CHARLIECLOUD).items()]
         words += ["--env-no-expand", "-c", inside.cwd, *inside.policy.options, inside.image, "--"]
         reasons: tuple[Reason, ...] = (
             Reason(("ch-run",), f"runs in {inside.image}"),
@@ -57,15 +57,6 @@ class Charliecloud(Runtime):
             reasons += (Reason(("LD_LIBRARY_PATH",), "the host libraries that the site names, bound on each node"),)
         findings = (*cleaned(inside), *_beyond_charliecloud(inside))
         return Wrapper(tuple(words), reasons=reasons, findings=findings, linked=libraries)
-
-
-def _with_libraries(inside: RuntimeInput) -> dict[str, str]:
-    """The variables, with the directory of the site's libraries at the end of LD_LIBRARY_PATH, if it is not in it."""
-    path = inside.variables.get("LD_LIBRARY_PATH", "")
-    if not inside.policy.libraries or CHARLIECLOUD.libraries in path:
-        return inside.variables
-    added = f"{path}:{CHARLIECLOUD.libraries}" if path else CHARLIECLOUD.libraries + CHARLIECLOUD.rest
-    return {**inside.variables, "LD_LIBRARY_PATH": added}
 
 
 def _is_file(target: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stackyard.core.errors import InputError
-from stackyard.core.imagename import image_name, is_image_name
+from stackyard.inputs.reading.imagename import image_name, is_image_name
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -18,8 +18,9 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("nvcr.io#nvidia/pytorch:25.01-py3", "nvcr.io/nvidia/pytorch:25.01-py3", "nvcr.io#nvidia/pytorch:25.01-py3"),
         ("docker://$oauthtoken@nvcr.io#nvidia/x", "nvcr.io/nvidia/x", "$oauthtoken@nvcr.io#nvidia/x"),
         ("localhost:5000/a/b:1", "localhost:5000/a/b:1", "localhost:5000#a/b:1"),
-        ("docker://busybox", "busybox", "busybox"),
-        ("docker://nvidia/cuda:12", "nvidia/cuda:12", "nvidia/cuda:12"),
+        ("docker://busybox", "docker.io/library/busybox", "busybox"),
+        ("docker://nvidia/cuda:12", "docker.io/nvidia/cuda:12", "nvidia/cuda:12"),
+        ("docker.io/library/debian:12", "docker.io/library/debian:12", "library/debian:12"),
         (f"docker://ghcr.io/a/b:1@{DIGEST}", f"ghcr.io/a/b@{DIGEST}", f"ghcr.io#a/b@{DIGEST}"),
         (f"ghcr.io#a/b@{DIGEST}", f"ghcr.io/a/b@{DIGEST}", f"ghcr.io#a/b@{DIGEST}"),
     ],
@@ -31,7 +32,9 @@ def test_one_name_in_each_form(text: str, docker: str, enroot: str) -> None:
     assert image_name(name.enroot).docker == name.docker
 
 
-@pytest.mark.parametrize("text", ["docker://", "docker://A/b", "nvcr.io#", "docker://x@sha256:12", "a#b#c", "dockerd://x"])
+@pytest.mark.parametrize(
+    "text", ["docker://", "docker://A/b", "nvcr.io#", "docker://x@sha256:12", "a#b#c", "dockerd://x"]
+)
 def test_no_name(text: str) -> None:
     with pytest.raises(InputError, match="is not an image of a registry"):
         image_name(text)

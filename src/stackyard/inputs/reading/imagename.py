@@ -14,7 +14,7 @@ import re
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 
-DOCKER = "docker://"
+DOCKER, HUB = "docker://", "docker.io"
 _FILES = (".sif", ".sqsh", ".sqfs", ".squashfs", ".img")
 _PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
 _NAME = re.compile(
@@ -44,8 +44,9 @@ class ImageName:
 
     @property
     def plain(self) -> str:
-        """``nvcr.io/nvidia/pytorch:25.01-py3``."""
-        return (f"{self.registry}/" if self.registry else "") + self.repository + self.version
+        """``nvcr.io/nvidia/pytorch:25.01-py3``; of Docker Hub with its full name, ``docker.io/library/debian``."""
+        whole = self.repository if self.registry or "/" in self.repository else f"library/{self.repository}"
+        return f"{self.registry or HUB}/{whole}{self.version}"
 
     @property
     def docker(self) -> str:
@@ -56,7 +57,7 @@ class ImageName:
     def enroot(self) -> str:
         """``nvcr.io#nvidia/pytorch:25.01-py3``; a slash in place of ``#`` would be a part of Docker Hub's name."""
         user = f"{self.user}@" if self.user else ""
-        return user + (f"{self.registry}#" if self.registry else "") + self.repository + self.version
+        return user + (f"{self.registry}#" if self.registry not in ("", HUB) else "") + self.repository + self.version
 
 
 def image_name(text: str) -> ImageName:

@@ -14,8 +14,13 @@ from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.plan.launchers.words import version_of
 from stackyard.launch.plan.model import LaunchLine, RankProgram, Reason, Wrapper
 
-AGENTS = ("--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--mem=0", "--gres=none", "--export=ALL")
-"""One agent per node, which asks for no core, memory or GPU of the ranks."""
+AGENTS = (
+    "--ntasks-per-node=1", "--mpi=none", "--cpu-bind=none", "--mem=0", "--gres=none", "--export=ALL",
+    "--kill-on-bad-exit=1",
+)  # fmt: skip
+"""One agent per node, which asks for no core, memory or GPU of the ranks; one that cannot start ends the step."""
+HOST = {name: f"STACKYARD_HOST_{name}" for name in ("LD_LIBRARY_PATH", "PYTHONPATH")}
+"""Variables of the host that an image gets with srun's environment, and the names by which inside.sh knows them."""
 WHY = "the agents, in a step of their own on the hosts of the ranks: nothing of the host runs in the ranks' image"
 
 

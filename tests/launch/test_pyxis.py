@@ -1,0 +1,254 @@
+"""Ranks that start inside an image by srun's options for Pyxis, on a real Slurm with a plug-in that has its grammar."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import programs, pyxis
+from support.slurm import SlurmCluster, unavailable
+from support.slurmcli import Work, working
+
+pytestmark = pytest.mark.real
+SITE = """\
+name: test
+scheduler: {kind: slurm, exclusive: false}
+launch: {container: {runtime: pyxis, %s}}
+"""
+EIGHT = ("-N", "4", "-r", "2", "-c", "1", "-g", "0")
+TWO = ("-N", "2", "-r", "1", "-c", "1", "-g", "0")
+BUSYBOX = ("--container", "docker://busybox")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the plug-in takes for a registry: a directory per image."""
+    return tmp_path_factory.mktemp("images")
+
+
+@pytest.fixture(scope="module")
+def cluster(images: Path) -> Iterator[SlurmCluster]:
+    """Four nodes, whose srun has Pyxis."""
+    if why := unavailable():
+        pytest.skip(why)
+    with pyxis.cluster(images) as made:
+        yield made
+
+
+@pytest.fixture
+def work(cluster: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
+    """A directory to work in."""
+    with working(cluster, tmp_path / "work") as made:
+        configure(made)
+        yield made
+
+
+def configure(work: Work, container: str = "binds: []") -> None:
+    (work.directory.parent / "site.yaml").write_text(SITE % container)
+
+
+def launched(work: Work, *words: str | Path, expect: int = 0, nodes: int = 2, each: int = 1) -> str:
+    """``stackyard launch`` in an allocation; what it printed, and the logs of the launcher and of the agents."""
+    salloc = (f"-N{nodes}", f"--ntasks-per-node={each}")
+    done = work.allocated("launch", *map(str, words), expect=expect, salloc=salloc)
+    return done.out + done.err
+
+
+def logs(work: Work) -> list[str]:
+    """The output of each rank."""
+    return [file.read_text().strip() for file in sorted(work.last.glob("logs/rank-*.log"))]
+
+
+def test_the_plug_in_has_the_options_and_the_errors_of_pyxis(cluster: SlurmCluster) -> None:
+    text = cluster.run("srun", "--help").stdout
+    assert text.count("[pyxis]") == 16
+    for word in ("mounts=/a:/b,", "mounts=name:/b", "name=x:other"):
+        assert cluster.run("srun", "--container-image=busybox", f"--container-{word}", "true", check=False).returncode
+    ignored = cluster.run("srun", "-N1", "--container-mounts=/a:/b", "hostname")
+    assert "ignoring --container-mounts because neither --container-image" in ignored.stderr
+    assert cluster.run("srun", "-N1", "cat", "/marker", PYXIS_CONTAINER_IMAGE="busybox").stdout == "busybox\n"
+
+
+@pytest.mark.parametrize("name", ["busybox", "hostile"])
+def test_ranks_of_an_image_of_busybox_alone(work: Work, images: Path, name: str) -> None:
+    """Also where the image's own variables are those of a rank, and Pyxis sets some for an image of PyTorch."""
+    if name == "hostile":
+        own = {"MASTER_PORT": "1", "RANK": "9", "LD_LIBRARY_PATH": "/its", "PYTORCH_VERSION": "2", "LANG": "xx"}
+        pyxis.busybox(images / name, own)
+    program = (
+        'echo "RANK $RANK of $WORLD_SIZE, $LOCAL_RANK, $(cat /marker) $LD_LIBRARY_PATH"; pwd; test "$MASTER_PORT" -gt 1'
+    )
+    os.environ["LD_LIBRARY_PATH"] = "/of/the/host"
+    try:
+        launched(work, *EIGHT, "--container", f"docker://{name}", "sh", "-c", program, nodes=4, each=2)
+    finally:
+        del os.environ["LD_LIBRARY_PATH"]
+    library = "/its" if name == "hostile" else ""
+    expected = [f"RANK {rank} of 8, {rank % 2}, {name} {library}\n{work.directory}" for rank in range(8)]
+    assert [log.replace(f"{name} \n", f"{name} \n") for log in logs(work)] == expected
+    placement = (work.last / "placement.json").read_text()
+    assert '"missing": 0' in placement
+    assert not list(Path("/dev/shm").glob(f"stackyard-{os.getuid()}-*"))
+    work.nothing_left()
+
+
+def test_a_failed_rank_ends_all_and_is_named(work: Work) -> None:
+    program = "if [ $RANK = 1 ]; then echo this is why; exit 3; fi; sleep 300"
+    said = launched(work, *TWO, *BUSYBOX, "sh", "-c", program, expect=3)
+    assert "rank 1 on n" in said
+    assert "this is why" in said
+    work.nothing_left()
+
+
+def test_an_interrupt_ends_all_ranks(work: Work) -> None:
+    process = work.start("launch", *TWO, *BUSYBOX, "sh", "-c", "echo up; sleep 300", salloc=("-N2",))
+    work.up()
+    os.kill(work.watcher(), signal.SIGINT)
+    assert process.wait(60) == 130
+    process.communicate()
+    work.nothing_left()
+
+
+def test_an_agent_that_dies_ends_the_launch(work: Work, cluster: SlurmCluster) -> None:
+    process = work.start("launch", *TWO, *BUSYBOX, "sh", "-c", "echo up; sleep 300", salloc=("-N2",))
+    work.up()
+    agent = str(work.last / "agent.py")
+    for pid in [pid for pid, line in cluster.processes("n2").items() if agent in line]:
+        os.kill(pid, signal.SIGKILL)
+    assert process.wait(60)
+    assert "lost connection to the agent on n2" in process.communicate()[1]
+    work.nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("docker://registry.example/none:1", "pyxis could not import the container image"),
+        ("docker://registry.example/login:1", "pyxis could not import the container image"),
+        ("docker://nosh", "no sh in the image"),
+    ],
+)
+def test_an_image_that_does_not_start(work: Work, images: Path, image: str, said: str) -> None:
+    (images / "nosh/etc").mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    output = launched(work, *TWO, "--container", image, "true", expect=1)
+    assert "the image did not start: 2 of 2 tasks did not start" in output
+    assert said in output
+    assert time.monotonic() - began < 60  # not the time in which nodes may pull an image
+    work.nothing_left()
+
+
+def test_an_image_that_one_node_lacks(work: Work, cluster: SlurmCluster, images: Path) -> None:
+    programs.need("mksquashfs")
+    there = work.directory / "there"
+    there.mkdir()
+    words = ["mksquashfs", images / "busybox", there / "x.sqsh", "-quiet"]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    launched(work, *TWO, "--container", there / "x.sqsh", "cat", "/marker")
+    assert logs(work) == ["busybox", "busybox"]
+    cluster.on("n2", "mount", "-t", "tmpfs", "none", there)
+    try:
+        asked = ("launch", *TWO, "--container", str(there / "x.sqsh"), "true")
+        done = work.allocated(*asked, expect=71, salloc=("-N2", "-w", "n1,n2"))
+    finally:
+        cluster.on("n2", "umount", "--lazy", there)
+    assert f"n2: {there}/x.sqsh does not exist on this node" in done.err
+
+
+@pytest.mark.parametrize(("options", "why"), [("size=4k,nr_inodes=1", "cannot create"), ("size=4k", "No space left")])
+def test_a_full_directory_of_shared_memory(work: Work, cluster: SlurmCluster, options: str, why: str) -> None:
+    cluster.on("n1", "mount", "-t", "tmpfs", "-o", options, "none", "/dev/shm")
+    try:
+        if "inodes" not in options:
+            cluster.on("n1", "dd", "if=/dev/zero", "of=/dev/shm/full", "bs=4k", "count=1")
+        done = work.allocated("launch", *TWO, *BUSYBOX, "true", expect=None, salloc=("-N2", "-w", "n1,n2"))
+    finally:
+        cluster.on("n1", "umount", "--lazy", "/dev/shm")
+    assert done.code
+    assert why in done.err
+    assert "/dev/shm" in done.err
+    work.nothing_left()
+
+
+def test_mounts_options_and_libraries_of_the_site(work: Work, tmp_path: Path) -> None:
+    for name in ("data", "libs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "libs/libx.so.1").write_text("of the host")
+    configure(
+        work, f"binds: ['{tmp_path}/data:/data:ro', /dev/shm], libraries: ['{tmp_path}/libs/libx.so*'], "
+        "variables: {A: it's}, options: [--container-readonly, --container-mount-home]".replace("it's", "'it''s'")
+    )  # fmt: skip
+    program = 'cat ${LD_LIBRARY_PATH%%:*}/libx.so.1; echo " $A"; touch /data/x; touch /y; pwd; test -d "$HOME"'
+    launched(work, *TWO, *BUSYBOX, "sh", "-c", program)
+    lines = logs(work)[0].splitlines()
+    assert lines[0] == "of the host it's"
+    refused = [line for line in lines if "Read-only" in line]
+    assert refused == [f"touch: /{name}: Read-only file system" for name in ("data/x", "y")]
+    assert lines[-1] == str(work.directory)
+
+
+def test_pmi2_reaches_ranks_in_an_image(work: Work) -> None:
+    """The descriptor of PMI2 is inherited, so that an MPI of the image finds its world."""
+    program = 'echo "$PMI_RANK of $PMI_SIZE"; printf "cmd=init pmi_version=1 pmi_subversion=1\\n" >&$PMI_FD; '
+    program += "read -r x <&$PMI_FD; echo $x"
+    words = ("--backend", "mpi", "--launcher-arg=--mpi=pmi2", "sh", "-c", program)
+    launched(work, *TWO, *BUSYBOX, *words)
+    for rank, text in enumerate(logs(work)):
+        assert text.startswith(f"{rank} of 2\ncmd=response_to_init")
+
+
+def test_explain_names_each_mount(work: Work) -> None:
+    done = work.run("explain", *TWO, *BUSYBOX, "sh", "-c", "true")
+    pull = "stackyard image pull docker://docker.io/library/busybox --format sqsh"
+    own = "your own account inside"
+    for text in (
+        "--container-image=busybox",
+        "the working directory",
+        "the run directory",
+        "the agents, in a step of their own",
+        pull,
+        own,
+    ):
+        assert text in " ".join(done.out.split()), text
+    assert "{step}" not in done.out
+
+
+def test_what_cannot_start_inside(work: Work) -> None:
+    outside = work.run("launch", *TWO, *BUSYBOX, "true", expect=2)
+    assert "need an allocation" in outside.err
+    assert "salloc" in outside.err
+    stage = work.run("submit", "--dry-run", *TWO, *BUSYBOX, "--stage", "exit.py", "true", expect=2)
+    assert "--stage: an image of pyxis" in stage.err
+    folder = work.run("submit", "--dry-run", *TWO, "--container", str(work.directory), "true", expect=2)
+    assert "is a directory" in folder.err
+    mpirun = work.run("submit", "--dry-run", *TWO, *BUSYBOX, "--launcher", "mpirun", "true", expect=2)
+    assert "--container-image is an option of srun, and the launcher is mpirun" in mpirun.err
+
+
+def test_a_cluster_without_pyxis_says_so_before_a_job_is_queued(slurm: SlurmCluster, tmp_path: Path) -> None:
+    with working(slurm, tmp_path / "work") as work:
+        configure(work)
+        for verb in ("explain", "submit"):
+            said = work.run(verb, *TWO, *BUSYBOX, "true", expect=4).err
+            assert "Pyxis not found on this cluster: srun has no option --container-image" in said
+        assert "--runtime apptainer" in said
+
+
+def test_a_batch_job(work: Work) -> None:
+    work.run("submit", *TWO, *BUSYBOX, "sh", "-c", "echo $RANK; cat /marker")
+    work.until(lambda: work.status()["state"] == "done")
+    assert logs(work) == ["0\nbusybox", "1\nbusybox"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_mine_in_shared_memory() -> Iterator[None]:
+    yield
+    for left in Path("/dev/shm").glob(f"stackyard-{os.getuid()}-*"):
+        shutil.rmtree(left, ignore_errors=True)
