@@ -13,7 +13,7 @@ _shtab_stackyard_image_subparsers=(autofs build check extend from from-folder in
 _shtab_stackyard_bindings_subparsers=(check detect show)
 _shtab_stackyard_subparsers=(init config help completion deploy lock mirror adopt wrap verify push pull list show diff why run shell kernel licences sbom share catalogue extend status update rebase export launch submit explain lint runs board profile bench report doctor image recipe bindings history rollback default withdraw sign retire remove fsck usage gc move schema)
 
-_shtab_stackyard_init_option_strings=(-h --help -o --output --probe --wait --dry-run)
+_shtab_stackyard_init_option_strings=(-h --help -o --output --probe --wait --stack --dry-run)
 _shtab_stackyard_config_option_strings=(-h --help --json)
 _shtab_stackyard_help_option_strings=(-h --help --all)
 _shtab_stackyard_completion_option_strings=(-h --help)
@@ -289,6 +289,7 @@ _shtab_stackyard_pos_0_choices=(init config help completion deploy lock mirror a
 _shtab_stackyard_init__h_nargs=0
 _shtab_stackyard_init___help_nargs=0
 _shtab_stackyard_init___probe_nargs=0
+_shtab_stackyard_init___stack_nargs=0
 _shtab_stackyard_init___dry_run_nargs=0
 _shtab_stackyard_config__h_nargs=0
 _shtab_stackyard_config___help_nargs=0

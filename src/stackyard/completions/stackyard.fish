@@ -75,6 +75,7 @@ complete -c stackyard -n '_shtab_stackyard_using init' -s h -l help -d 'show thi
 complete -c stackyard -n '_shtab_stackyard_using init' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'The file to write, or - to print it. Default: the site file in force, else your own.'
 complete -c stackyard -n '_shtab_stackyard_using init' -l probe -d 'Submit one job of a minute to a node of each kind, and wait for it.'
 complete -c stackyard -n '_shtab_stackyard_using init' -l wait -x -d 'With --probe: how long each job may take until it has ended.'
+complete -c stackyard -n '_shtab_stackyard_using init' -l stack -d 'Write a stack.yaml in place of a site.yaml: it begins with the environment.yml, requirements.txt or pyproject.toml of this directory.'
 complete -c stackyard -n '_shtab_stackyard_using init' -l dry-run -d 'Show what would change; write nothing.'
 complete -c stackyard -n '_shtab_stackyard_using; and test $_shtab_stackyard_npos -eq 0' -a config -d 'show which site file, yard, channels and indexes count here, and from where'
 complete -c stackyard -n '_shtab_stackyard_using config' -s h -l help -d 'show this help message and exit'

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from stackyard.init.here import look as look
     from stackyard.init.probes import ask_nodes as ask_nodes
     from stackyard.init.probes import report as report
+    from stackyard.init.stack import begun as begun
+    from stackyard.init.stack import found as found
+    from stackyard.init.stack import keep as keep
     from stackyard.init.survey import Renewal as Renewal
     from stackyard.init.survey import Survey as Survey
     from stackyard.init.survey import remembered as remembered

@@ -14,7 +14,7 @@ from stackyard.init.kinds import Kind, word
 from stackyard.init.model import Cluster, HostNode, Told
 from stackyard.init.surroundings import Surroundings
 
-_COLUMN = 42
+COLUMN = 42
 """Where the origins begin."""
 _PLAIN = re.compile(r"[A-Za-z_/$][\w./$@+-]*")
 _NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n", "none"}
@@ -62,7 +62,7 @@ def unknown(indent: int, key: str, example: str, how: str) -> str:
 
 
 def _with(text: str, comment: str) -> str:
-    return f"{text.ljust(_COLUMN - 2)}  # {_comment(comment)}"
+    return f"{text.ljust(COLUMN - 2)}  # {as_comment(comment)}"
 
 
 def scalar(value: Any) -> str:
@@ -83,7 +83,7 @@ def scalar(value: Any) -> str:
     return text if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT else json.dumps(text)
 
 
-def _comment(text: str) -> str:
+def as_comment(text: str) -> str:
     """Text for one line of a comment: what a scheduler says may hold anything."""
     return re.sub(r"[^\x20-\x7e]+", " ", text)[:200]
 
@@ -110,7 +110,7 @@ def _nodes(cluster: Cluster | None, found: Sequence[Kind], here: Here, seen: Map
         return
     assert cluster
     for kind in found:
-        hosts = _comment(", ".join(kind.hosts[:3])) + (", ..." if len(kind.hosts) > 3 else "")
+        hosts = as_comment(", ".join(kind.hosts[:3])) + (", ..." if len(kind.hosts) > 3 else "")
         yield _with(f"  {kind.name}:", f"{counted(len(kind.hosts), 'node')}: {hosts}")
         mine = here.host in {host.partition(".")[0] for host in kind.hosts}
         if mine or kind.name in seen:
@@ -240,7 +240,7 @@ def _scheduler(cluster: Cluster | None, here: Here) -> Iterator[str]:
         row |= {"time_min": queue.time_min} if queue.time_min else {}
         yield f"    - {scalar(row)}"
     for remark in cluster.remarks:
-        yield f"  # {_comment(remark)}"
+        yield f"  # {as_comment(remark)}"
     yield ""
 
 
@@ -253,4 +253,4 @@ def _rest(here: Here, around: Surroundings) -> Iterator[str]:
     if here.runtimes:
         yield f"# Containers on {here.host}: {', '.join(here.runtimes)}"
     for remark in around.remarks:
-        yield f"# {_comment(remark)}"
+        yield f"# {as_comment(remark)}"

@@ -35,7 +35,7 @@ _NAMES = {
     "uv.lock": ("a lock of uv", "use what `uv export` prints"),
     "poetry.lock": ("a lock of Poetry", "use what `poetry export` prints"),
     "pixi.toml": ("a manifest of pixi", "use what `pixi workspace export conda-environment` prints"),
-    "pyproject.toml": ("a Python project", "write `.` in a requirements.txt beside it, or `- .` below `pip:`"),
+    "pyproject.toml": ("a Python project", "write a stack.yaml that begins with it: stackyard init --stack"),
     "setup.py": ("a Python project", "write `.` in a requirements.txt beside it, or `- .` below `pip:`"),
     "setup.cfg": ("a Python project", "write `.` in a requirements.txt beside it, or `- .` below `pip:`"),
     "meta.yaml": ("a conda-build recipe", "use an environment.yml or a stack.yaml"),

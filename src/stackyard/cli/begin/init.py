@@ -16,24 +16,27 @@ from stackyard.core.findings import counted
 if TYPE_CHECKING:
     from stackyard.init.api import Here, Renewal, Survey
 
-STARTS = ("environment.yml", "environment.yaml", "requirements.txt", "stack.yaml")
-"""Files from which a stack can begin."""
+STACK = Path("stack.yaml")
 
 
 @verb(
     ("a site file of this machine", "stackyard init"),
-    ("look at it first", "stackyard init -o -"),
     ("with a small job on a node of each kind", "stackyard init --probe"),
     ("what would change, months later", "stackyard init --dry-run"),
+    ("a stack.yaml that begins with the environment.yml or pyproject.toml here", "stackyard init --stack"),
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
               help="The file to write, or - to print it. Default: the site file in force, else your own.")  # fmt: skip
 @click.option("--probe", is_flag=True, help="Submit one job of a minute to a node of each kind, and wait for it.")
 @click.option("--wait", "wait_s", type=click.FloatRange(1), default=600, metavar="SECONDS", show_default=True,
               help="With --probe: how long each job may take until it has ended.")  # fmt: skip
+@click.option("--stack", is_flag=True, help="Write a stack.yaml in place of a site.yaml: it begins with the "
+              "environment.yml, requirements.txt or pyproject.toml of this directory.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--node", is_flag=True, hidden=True)
-def command(context: Context, output: Path | None, probe: bool, wait_s: float, dry_run: bool, node: bool) -> None:
+def command(
+    context: Context, output: Path | None, probe: bool, wait_s: float, stack: bool, dry_run: bool, node: bool
+) -> None:
     """Look at this machine, its scheduler and its module system, and write a commented site.yaml.
 
     Behind every value is its origin: seen on a node, told by the scheduler, or assumed. What neither tells (which GPU
@@ -42,6 +45,9 @@ def command(context: Context, output: Path | None, probe: bool, wait_s: float, d
     """
     from stackyard.init.api import look, remembered, renewal, report, survey, write
 
+    if stack:
+        _begin_stack(output or STACK, dry_run=dry_run)
+        return
     if node:
         show_text(report(look(os.environ)))
         return
@@ -57,6 +63,20 @@ def command(context: Context, output: Path | None, probe: bool, wait_s: float, d
     if not dry_run:
         write(file, made, text, seen)
     _show(found, made, file, dry_run=dry_run)
+
+
+def _begin_stack(file: Path, *, dry_run: bool) -> None:
+    from stackyard.init.api import begun, keep
+
+    text = begun(Path())
+    if dry_run or str(file) == "-":
+        show_text(text.rstrip("\n"))
+        return
+    keep(file, text)
+    echo(f"wrote {file}")
+    echo("next:")
+    _advise(f"show --parsed {file}", "how it is read")
+    _advise(f"deploy {file}", "build and publish it")
 
 
 def _default(context: Context) -> Path:
@@ -127,10 +147,15 @@ def _next(found: Survey, file: Path, *, dry_run: bool) -> None:
     echo("next:")
     if found.cluster and found.kinds:
         echo("  stackyard init --probe                 what no scheduler tells, by a job on a node of each kind")
-    start = next((name for name in STARTS if Path(name).is_file()), "")
-    echo(
-        f"  stackyard deploy {start or 'FILE'}".ljust(41)
-        + "build and publish a stack"
-        + (f" from {start}" if start else "")
-    )
-    echo("  stackyard explain -N 2 train.py        how a job would run here")
+    from stackyard.init.api import found as found_here
+
+    start = STACK.name if STACK.is_file() else found_here(Path())
+    if start and start != STACK.name:
+        _advise("init --stack", f"a stack.yaml that begins with {start}")
+    if start != "pyproject.toml":
+        _advise(f"deploy {start or 'FILE'}", "build and publish a stack" + (f" from {start}" if start else ""))
+    _advise("explain -N 2 train.py", "how a job would run here")
+
+
+def _advise(words: str, what: str) -> None:
+    echo(f"  stackyard {words}".ljust(41) + what)
