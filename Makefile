@@ -13,6 +13,8 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 install: .venv/.installed  ## create .venv with .venv/bin/stackyard
+	@echo 'stackyard is $(CURDIR)/.venv/bin/stackyard. To have it on PATH, in this shell or in ~/.profile:'
+	@echo '    export PATH="$(CURDIR)/.venv/bin:$$PATH"'
 
 quickstart: install  ## deploy a small stack, load it, run two MPI ranks in it (a minute)
 	@scripts/quickstart.sh

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -83,6 +85,8 @@ def test_an_array_that_has_ended_needs_no_scheduler(tmp_path: Path, monkeypatch:
     assert row["message"] == "task 1: rank 2 was lost"
     assert "failed (9), 1 of 2 done" in stackyard("runs").out
     assert stackyard("runs", "show", "last.0", "--json").value["record"]["run"] == "2026-11-21-001.0"
+    ended = stackyard("runs", "show", "last.0", "--json").value["status"]["ended"]
+    assert datetime.fromisoformat(ended).timestamp() == 5 and re.search(r"[+-]\d\d:\d\d$", ended)
     assert "has not started" in stackyard("runs", "show", "last.5", expect=2).err
 
 

@@ -67,3 +67,25 @@ def test_a_submission_without_a_scheduler_names_the_other_way(
     (tmp_path / "hello.py").write_text("print('hello')\n")
     done = stackyard("--site", "site.yaml", verb, "-r", "1", "hello.py", expect=None)
     assert (done.code, "stackyard launch" in done.err) == ((0, False) if verb == "launch" else (4, True)), done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("python", "train.py", "--nodes", "2"), "--nodes after train.py goes to train.py"),
+        (("train.py", "--dry-run"), "--dry-run after train.py goes to train.py"),
+        (("./app", "--partition=x"), "--partition after app goes to app"),
+        (("--", "python", "train.py", "--nodes", "2"), ""),
+        (("python", "train.py", "--epochs", "2", "--time", "9"), ""),
+    ],
+)
+def test_an_option_behind_the_program_is_told(
+    words: tuple[str, ...], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yaml").write_text(LAPTOP)
+    for name in ("train.py", "app"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    done = inside("--site", "site.yaml", "explain", *words)
+    assert (f"note: {named}: for stackyard write it before" in done.err) if named else "goes to" not in done.err

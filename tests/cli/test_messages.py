@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from stackyard.cli.output import show_error, show_notice
 from stackyard.cli.typed import as_typed
+from stackyard.core.errors import InputError
 from support.cli import Done, inside, stackyard
 
 CASES = {
@@ -248,3 +250,20 @@ def test_warnings_of_libraries_are_for_developers(argv: tuple[str, ...], seen: b
 def test_a_traceback_is_for_developers(tmp_path: Path, argv: tuple[str, ...]) -> None:
     done = stackyard(*argv, "--yard", tmp_path / "yard", "show", "none/1", expect=None)
     assert ("Traceback" in done.err) is bool(argv) and done.code
+
+
+def test_a_long_message_breaks_between_words_at_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = InputError(" ".join(["word"] * 40), hint=" ".join(["other"] * 40), detail="x" * 100)
+    show_error(error)
+    show_notice("warning: " + " ".join(["third"] * 30))
+    assert len(capsys.readouterr().err.splitlines()) == 4
+    monkeypatch.setattr("stackyard.cli.output.terminal_width", lambda *, err: 60)
+    show_error(error)
+    show_notice("warning: " + " ".join(["third"] * 30))
+    lines = capsys.readouterr().err.splitlines()
+    assert max(len(line) for line in lines if "x" not in line) <= 60
+    assert {re.match("[a-z]+: |  hint: | *[|]? *", line)[0] for line in lines} == {
+        "error: ", " " * 7, "  | ", "  hint: ", " " * 8, "warning: ", " " * 9,
+    }  # fmt: skip

@@ -137,3 +137,13 @@ def test_an_extension_is_made_and_removed(place: Path) -> None:
     assert [item.what.module for item in outcome.items] == ["own/1.0-py311-1"]
     assert "own" not in [row["stack"] for row in stackyard.list(yard=yard)]
     assert "removed" in [row["state"] for row in stackyard.list(yard=yard, everything=True)]
+
+
+def test_the_text_of_an_error_has_its_hint(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        stackyard.show("nosuch", yard=tmp_path)
+    assert str(caught.value) == f"{caught.value.message}\nhint: {caught.value.hint}" and caught.value.hint
+    (tmp_path / "stack.yaml").write_text("version: 1\nverison: 2\nenviroment: {}\nmodules: {}\n")
+    with pytest.raises(InputError) as caught:
+        stackyard.deploy(tmp_path / "stack.yaml", yard=tmp_path)
+    assert str(caught.value).count("hint: did you mean") == 2

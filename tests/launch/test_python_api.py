@@ -87,6 +87,7 @@ def test_a_failure_is_an_exception_that_names_rank_host_and_hint(here: Path) -> 
     error = caught.value
     assert (error.state, error.code, error.rank, error.host) == ("failed", 3, 1, os.uname().nodename)
     assert error.run.log(1).startswith("rank 1") and error.hint and str(error.run.directory) in error.hint
+    assert str(error).endswith(f"\nhint: {error.hint}")
     assert "rank 1 of 2" in str(error)
     assert stackyard.launch("fail.py", **TWO, raises=False).state == "failed"
 

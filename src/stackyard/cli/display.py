@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from stackyard.cli.output import show_notice
+from stackyard.cli.tables import wrapped
 from stackyard.core.findings import human_bytes
 from stackyard.core.progress import Progress
 from stackyard.core.quoting import harmless, one_line
@@ -186,7 +187,8 @@ class Bars(Progress):
         """Print a permanent line; repeated notices are dropped."""
         if text not in self.notices:
             self.notices.append(text)
-            self._console.print(f"[yellow]note:[/] {_plain(text)}", soft_wrap=True)
+            lines = "\n".join(wrapped(f"note: {one_line(text)}", self._console.width, len("note: ")))
+            self._console.print(f"[yellow]note:[/]{_plain(lines.removeprefix('note:'))}", soft_wrap=True)
 
     def _task(self, subject: str) -> TaskID:
         if subject not in self._tasks:

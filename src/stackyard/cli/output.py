@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import click
 
-from stackyard.cli.tables import table, terminal_width
+from stackyard.cli.tables import table, terminal_width, wrapped
 from stackyard.cli.typed import as_typed
 from stackyard.core.errors import ManyErrors, StackyardError
 from stackyard.core.quoting import harmless, one_line
@@ -75,11 +75,12 @@ def show_error(error: StackyardError) -> None:
     for problem in problems[:MOST_PROBLEMS]:
         label = click.style("error:", fg="red", bold=True)
         place = f"{problem.where}: " if problem.where else ""
-        echo(f"{label} {_redacted(as_typed(place + problem.message))}", err=True)
+        _show_message(f"{label} {_redacted(as_typed(place + problem.message))}", "error: ")
         if problem.detail:
             show_text(_indent(_redacted(click.unstyle(problem.detail)), "  | "), err=True)
-        if problem.hint:
-            show_text(_indent(_redacted(as_typed(problem.hint)), "  ", click.style("hint: ", fg="cyan")), err=True)
+        label = click.style("hint:", fg="cyan")
+        for number, line in enumerate(_redacted(as_typed(problem.hint or "")).splitlines()):
+            _show_message(f"  {label} {line}" if number == 0 else f"  {line}", "  hint: " if number == 0 else "  ")
     if len(problems) > MOST_PROBLEMS:
         echo(f"... and {len(problems) - MOST_PROBLEMS} more problems", err=True)
 
@@ -88,7 +89,13 @@ def show_notice(text: str) -> None:
     """Print a sentence for the user on standard error; one that begins with ``warning:`` is labelled so."""
     label = "warning:" if text.startswith("warning:") else "note:"
     sentence = text.removeprefix(label).lstrip()
-    echo(f"{click.style(label, fg='yellow')} {_redacted(as_typed(sentence))}", err=True)
+    _show_message(f"{click.style(label, fg='yellow')} {_redacted(as_typed(sentence))}", f"{label} ")
+
+
+def _show_message(text: str, label: str) -> None:
+    """Print a message on standard error, on a terminal broken between words; further lines begin below its text."""
+    for line in wrapped(one_line(text), terminal_width(err=True), len(label)):
+        click.echo(line, err=True)
 
 
 def show_json(value: Any) -> None:
@@ -107,6 +114,6 @@ def show_table(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> Non
     click.echo("\n".join(table(rows, columns, terminal_width())))
 
 
-def _indent(text: str, margin: str, first: str = "") -> str:
-    lines = (first + text).splitlines() or [""]
+def _indent(text: str, margin: str) -> str:
+    lines = text.splitlines() or [""]
     return "\n".join(margin + line for line in lines)

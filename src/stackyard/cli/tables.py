@@ -16,9 +16,9 @@ from stackyard.core.quoting import one_line
 _GAP, _MARGIN, _LEAST = 2, 4, 8
 
 
-def terminal_width() -> int:
-    """The width of the terminal on standard output; 0: it is not a terminal, or its width is unknown."""
-    if not sys.stdout.isatty():
+def terminal_width(*, err: bool = False) -> int:
+    """The width of the terminal on standard output or standard error; 0: none, or its width is unknown."""
+    if not (sys.stderr if err else sys.stdout).isatty():
         return 0
     import shutil
 

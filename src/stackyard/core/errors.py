@@ -40,9 +40,13 @@ class StackyardError(Exception):
         where: the place in the user's file, if the cause is in one.
         hint: the remedy in the imperative; if possible a command to type.
         detail: kept output of a failing program, shown below the message.
+
+    Attributes:
+        shows_hint: its text has the hint, as it leaves the Python API.
     """
 
     exit_code = 1
+    shows_hint = False
 
     def __init__(
         self, message: str, *, where: Where | None = None, hint: str | None = None, detail: str | None = None
@@ -54,7 +58,8 @@ class StackyardError(Exception):
         self.detail = detail
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.message}" if self.where else self.message
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text}\nhint: {self.hint}" if self.shows_hint and self.hint else text
 
 
 class InputError(StackyardError):
@@ -69,6 +74,13 @@ class ManyErrors(InputError):
     def __init__(self, problems: Sequence[StackyardError]) -> None:
         super().__init__(f"{len(problems)} problems found")
         self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        if not self.shows_hint:
+            return self.message
+        for problem in self.problems:
+            problem.shows_hint = True
+        return "\n".join((self.message, *map(str, self.problems)))
 
 
 class ChecksFailed(StackyardError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
+from stackyard.host.run import clock
 from stackyard.host.run.identity import account_name, hostname, whoami
 from stackyard.launch.api import commands, jobs
 from stackyard.launch.api.jobs import Job, Plan, Workspace
@@ -141,7 +141,7 @@ def created(look: Outlook, root: Path, workspace: Workspace, command: tuple[str,
     from stackyard import __version__
 
     about = About(
-        look.seed, look.how, time.strftime("%Y-%m-%dT%H:%M:%S%z"), command, whoami(), hostname(),
+        look.seed, look.how, clock.stamp(), command, whoami(), hostname(),
         {"stackyard": __version__}, str(workspace.site_file or ""), look.identities, look.remarks,
     )  # fmt: skip
     paths = StudyPaths(root.absolute())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
 RUNTIMES = ["apptainer", "singularity", "charliecloud", "pyxis"]
+MISPLACED = frozenset({
+    "--nodes", "--ranks-per-node", "--cores-per-rank", "--gpus-per-rank", "--threads-per-rank", "--node-kind", "--with",
+    "--container", "--account", "--partition", "--queue", "--scheduler", "--launcher", "--dry-run",
+})  # fmt: skip
+"""Options that are hardly ever the program's own."""
 BACKENDS = ["auto", "torchrun", "horovod", "mpi", "deepspeed", "jax", "tensorflow", "ray", "any"]
 
 
@@ -223,6 +228,7 @@ def requested(
         InputError: a value is wrong, or no such run.
     """
     settle_queue(workspace, options)
+    _tell_misplaced(workspace.argv, program)
     if not options.get("again"):
         default = None if options["nodes"] or options["job_file"] else nodes()
         return make_intent(options, program, default), None
@@ -234,6 +240,20 @@ def requested(
     os.environ.update(again.environ)
     again = jobs.with_changes(again, make_intent({**options, "job_file": None}, program))
     return again.intent, again
+
+
+def _tell_misplaced(argv: Sequence[str], program: tuple[str, ...]) -> None:
+    """Report options of ours among the program's arguments, unless ``--`` separates these."""
+    before = argv[: len(argv) - len(program)]
+    if program[:1] == ("--",) or before[-1:] == ("--",):
+        return
+    for number, word in enumerate(program):
+        name = word.partition("=")[0]
+        if number and name in MISPLACED:
+            file = next((w for w in reversed(program[:number]) if w.endswith((".py", ".sh"))), program[0])
+            how = f"for stackyard write it before {program[0]}; `--` before {program[0]} ends this note"
+            show_notice(f"{name} after {Path(file).name} goes to {Path(file).name}: {how}")
+            return
 
 
 def settle_queue(workspace: Workspace, options: dict[str, Any]) -> None:

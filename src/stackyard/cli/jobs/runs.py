@@ -164,14 +164,20 @@ def _report_json(details: RunReport) -> dict[str, Any]:
     """The existing parts of a run's report, as plain values."""
     from dataclasses import asdict
 
-    tasks = {index: asdict(status) for index, status in details.tasks.items()}
+    from stackyard.host.run.clock import stamp
+
+    def plain(status: Any) -> dict[str, Any]:
+        times = {"started": status.started, "ended": status.ended}
+        return {**asdict(status), **{name: stamp(seconds) if seconds else "" for name, seconds in times.items()}}
+
+    tasks = {index: plain(status) for index, status in details.tasks.items()}
     parts = {
         "tasks": tasks, "placement": details.placement, "preflight": details.preflight, "usage": details.usage,
         "staged": details.staged, "attempts": details.attempts,
     }  # fmt: skip
     return {
         "record": asdict(details.record),
-        "status": asdict(details.status),
+        "status": plain(details.status),
         **{name: part for name, part in parts.items() if part},
     }
 

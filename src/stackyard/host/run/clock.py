@@ -18,6 +18,12 @@ def today() -> date:
     return date.fromtimestamp(_shown(time.time()))
 
 
+def stamp(seconds: float | None = None) -> str:
+    """A time in records and JSON, or the present one: ISO 8601 in this process's time zone, to the second."""
+    moment = now() if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.astimezone().isoformat(timespec="seconds")
+
+
 def age_s(written: float) -> float:
     """Seconds since a file system's time, at least 0: its clock may be ahead."""
     return max(0.0, _shown(time.time()) - _shown(written))

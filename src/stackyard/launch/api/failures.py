@@ -23,13 +23,11 @@ REMEDIES = {
 
 @contextmanager
 def hints_shown() -> Iterator[None]:
-    """Within a ``with`` block, show the hint of an uncaught error below its traceback (Python 3.11 and newer)."""
+    """Within a ``with`` block, give the text of an uncaught error its hint."""
     try:
         yield
     except StackyardError as error:
-        note = f"hint: {error.hint}"
-        if error.hint and hasattr(error, "add_note") and note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
+        error.shows_hint = True
         raise
 
 
@@ -59,7 +57,7 @@ class RunFailed(StackyardError):
         self.rank, self.host = int(first.get("task", -1)), str(first.get("host", ""))
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, (self.message, self.detail)))
+        return "\n".join(filter(None, (self.message, self.detail, f"hint: {self.hint}")))
 
 
 class RemoteTraceback(Exception):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from stackyard.core.late import dataclass
+from stackyard.host.run import clock
 from stackyard.host.run.identity import hostname, whoami
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.plan.carried import carried
@@ -43,7 +43,7 @@ def record_run(run: Run, how: How) -> Run:
     write_record(
         run.paths,
         RunRecord(
-            run.paths.name, time.strftime("%Y-%m-%dT%H:%M:%S%z"), how,
+            run.paths.name, clock.stamp(), how,
             workspace.command(job.intent.program),
             job.asked.recorded().model_dump(mode="json"), scheduler=job.context.scheduler,
             plan=plan_json(plan, str(run.paths.root)) if plan else {},

@@ -76,7 +76,8 @@ def _about(layout: Layout) -> list[str]:
     shares = [counted(layout.cores_per_rank, "core"), counted(layout.threads, "thread")]
     if layout.gpus_per_rank:
         shares.append(counted(layout.gpus_per_rank, "GPU"))
-    seen = f"all {layout.node.gpus} GPUs of its node" if layout.gpu_visibility == "all" else "only its own"
+    gpus = "the GPU" if layout.node.gpus == 1 else f"all {layout.node.gpus} GPUs"
+    seen = f"{gpus} of its node" if layout.gpu_visibility == "all" else "only its own"
     sees = f"; sees {seen}" if layout.gpus_per_rank and layout.node.gpus > 1 else ""
     texts = [
         f"{kind}: {counted(layout.ranks_per_node, 'rank')} per node{total}",

@@ -123,7 +123,7 @@ def _gpus_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "more-gpus-than-there-are",
             "refused",
-            f"{per_rank} GPUs per rank are requested, but a node of kind {layout.node.kind} has {there}",
+            f"{counted(per_rank, 'GPU')} per rank requested, but a node of kind {layout.node.kind} has {there}",
             remedy=f"--gpus-per-rank {gpus_each(layout.node, ranks)}",
         )
     elif per_rank * ranks > there:
@@ -151,7 +151,7 @@ def _gpus_shared(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "local-rank-beyond-gpus",
             "warning",
-            f"each rank sees {gpus} GPUs, but local ranks go up to {ranks - 1}",
+            f"each rank sees {counted(gpus, 'GPU')}, but local ranks go up to {ranks - 1}",
             "a program that uses its local rank as device number fails with 'invalid device ordinal'",
             "--gpu-visibility own",
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from stackyard.core.findings import counted
 from stackyard.core.hostlist import same_host
 from stackyard.core.ranges import ranges, runs
 from stackyard.launch.node.step import PlannedSlot, StepFile
@@ -179,7 +180,7 @@ def _gpus(gpus: tuple[int, ...], real: str, visibility: str, differs: list[str],
             loose.append("GPUs: not enforced here (each rank sees all)")
     elif not all(word.isdigit() for word in words):
         if len(words) != len(gpus):
-            differs.append(f"sees {len(words)} GPUs instead of {len(gpus)}")
+            differs.append(f"sees {counted(len(words), 'GPU')} instead of {len(gpus)}")
     elif {int(word) for word in words} != set(gpus):
         _numbered(words, gpus, real, differs, loose)
 
