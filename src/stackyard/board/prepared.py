@@ -14,6 +14,9 @@ from stackyard.host.run.identity import hostname, whoami
 from stackyard.launch.api.jobs import Workspace, submit_host
 from stackyard.launch.api.runs import RunPaths, find_run, read_run, read_status
 from stackyard.study.metrics.events import event_directories
+from stackyard.study.tune.export import optuna_study
+from stackyard.study.tune.store import is_search
+from stackyard.yard.write.atomic import write_json
 
 MOST = 1000
 """Directories that are shown of a run: more than it has ranks with one each."""
@@ -25,6 +28,7 @@ class Board:
 
     Attributes:
         places: the directories, or the file.
+        is_search: it is a directory of `stackyard tune`, whose trials are shown from memory.
     """
 
     workspace: Workspace
@@ -32,9 +36,14 @@ class Board:
     name: str
     places: tuple[Path, ...]
     where: Surroundings
+    is_search: bool = False
 
     def place(self, links: Path) -> Path:
         """The one path to show; of several directories a new one, `links`, with a link to each at its place in it."""
+        if self.is_search:
+            file = links.with_suffix(".search.json")
+            write_json(file, optuna_study(self.places[0]), mode=0o600)
+            return file
         if len(self.places) == 1:
             return self.places[0]
         for place in self.places:
@@ -68,6 +77,11 @@ def prepared(workspace: Workspace, name: str, tool: Tool, stack: str) -> Board:
         MissingError: the tool is not there.
     """
     path = Path(name).absolute()
+    if is_search(path):
+        if tool.name != "optuna-dashboard":
+            raise InputError(f"{name} is a search, which {tool.name} cannot show",
+                             hint="leave --tool out: optuna-dashboard shows it")  # fmt: skip
+        return Board(workspace, tool, name, (path,), surroundings(tool, workspace, stack, ""), is_search=True)
     if path.exists() and not (path / "record.json").exists():
         return Board(workspace, tool, name, (_below(path, tool),), surroundings(tool, workspace, stack, ""))
     run = find_run(name, workspace.runs)

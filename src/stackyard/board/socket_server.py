@@ -6,6 +6,7 @@ Their own servers listen on a port, which every account of the node can open: Te
 and then fails. Standard library and the tool only; any Python from 3.6.
 """
 
+import json
 import os
 import socket
 import socketserver
@@ -77,9 +78,17 @@ def tensorboard(path):
 
 def optuna(path):
     # type: (str) -> None
-    """Optuna's dashboard, for a file in SQLite or a journal."""
+    """Optuna's dashboard, for a file in SQLite, a journal, or a search of ours."""
     from optuna_dashboard import wsgi
 
+    if path.endswith(".search.json"):  # of `stackyard tune`: shown from memory
+        with Path(path).open(encoding="utf-8") as stream:
+            whole = json.load(stream)
+        sys.path.insert(0, str(Path(__file__).parents[1] / "study" / "tune" / "programs"))
+        import asker  # type: ignore[import-not-found]
+
+        serve(wsgi(asker.filled(whole)._storage))
+        return
     if not Path(path).is_file():
         sys.exit(path + " is not a file: name the SQLite file or the journal of the study")
     with Path(path).open("rb") as stream:

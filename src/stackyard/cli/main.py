@@ -66,7 +66,8 @@ SECTIONS = {
     },
     "Measure": {
         "bench": "measure a program on several sizes or in several variants, several times",
-        "report": "show the results of a study or the profile of a run, also as HTML, Markdown, CSV, JSON or SVG",
+        "tune": "search the best parameters of a program, over as many allocations as it takes",
+        "report": "show the results of a study, a search or a profiled run, also as HTML, Markdown, CSV, JSON or SVG",
     },
     "Diagnose": {
         "doctor": "find the first cause of a failure in logs, or what is wrong with this shell, machine and yard",
@@ -106,7 +107,7 @@ _AGAIN = f"{_UNCHANGED}; run the same command again to continue"
 def _stopped(how: str) -> str:
     """The message for a command that a signal ended, depending on its verb."""
     verb = next((word for word in sys.argv[1:] if word in VERBS), "")
-    if verb in ("submit", "runs", "bench"):
+    if verb in ("submit", "runs", "bench", "tune"):
         return f"{how}: jobs that were submitted go on; `stackyard runs` shows them"
     return (
         how if verb in {**SECTIONS["Look and use"], **SECTIONS["Jobs"], **SECTIONS["Diagnose"]} else f"{how}: {_AGAIN}"

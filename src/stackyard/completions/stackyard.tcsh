@@ -49,7 +49,12 @@ complete stackyard \
         'c/--continue=/f/' \
         'c/--over=/(auto gloo nccl mpi)/' \
         'c/--of=/`sh -c $_stackyard_names:q names j`/' \
-        'c/--figure=/(efficiency speedup comparison runs)/' \
+        'c/--search=/(random grid tpe)/' \
+        'c/--scheduler=/(none halving asha)/' \
+        'c/--engine=/(stackyard ray)/' \
+        'c/--verify=/f/' \
+        'c/--export=/(journal)/' \
+        'c/--figure=/(efficiency speedup comparison runs parallel importance curves)/' \
         'c/--reframe=/f/' \
         'c/--timeline=/f/' \
         'c/--format=/(oci sif sqsh)/' \
@@ -65,7 +70,7 @@ complete stackyard \
         'c/--use=/`sh -c $_stackyard_names:q names r`/' \
         'c/--hook=/(lmod modules)/' \
         'c/--without=/`sh -c $_stackyard_names:q names r`/' \
-        'c/--/(accept-licence account add again all allocations allow-unverified array as authfile backend base before bind bindings builder channel check cite cold commands compare compression conda constraint container continue controller cores-per-rank crate debug debug-rank deep dependency despite digest directory display-name distribution dry-run env except exclusive export fetch-only figure find-links fix for format full gone gpu-visibility gpus-per-rank grace hang help here hook host-bindings image iterations job json keep key later launch launcher launcher-arg license limit-gib local-disk locked logs lost-timeout mail mail-on measure memory metric mirror mode module mpi mpi-abort name no-check no-follow no-mpi-abort no-notes no-world-check node-kind nodes notes now nv of on ops output over oversubscribe pack parsed partition pause picture pip plain-http platform pmi port predict-ranks-per-node prefix probe profile profiles python qos queue rank ranks ranks-per-node rebuild reframe renew repair repeat replace requeue reservation reset restarts retry-failed role run runtime scheduler scheduler-arg seed shapes shared sign signal signed site size sizes smt spare spec stack stage staged start-method start-timeout stdin steps straddle stream strong submit threads-per-rank throughput time time-limit timeline to tool torch-backend torchrun trace undo until unused-for update usage use variant vary version wait warmup warmup-runs warmup-steps weak where with without without-missing world-check yard yes)/' \
+        'c/--/(accept-licence account add again all allocations allow-unverified array as authfile backend base before bind bindings builder channel check cite cold commands compare compression conda constraint container continue controller cores-per-rank cores-per-trial crate debug debug-rank deep dependency despite digest directory display-name distribution dry-run engine env except exclusive export fetch-only figure find-links fix for format full gone gpu-visibility gpus-per-rank gpus-per-trial grace hang help here hook host-bindings image iterations job json keep key later launch launcher launcher-arg license limit-gib local-disk locked logs lost-timeout mail mail-on measure memory metric mirror mode module mpi mpi-abort name no-check no-follow no-mpi-abort no-notes no-world-check node-kind nodes nodes-per-trial notes now nv of on ops output over oversubscribe pack parsed partition pause picture pip plain-http platform pmi port predict-ranks-per-node prefix probe profile profiles python qos queue rank ranks ranks-per-node ranks-per-trial rebuild reframe renew repair repeat replace requeue reservation reset restarts retry-failed role run runtime scheduler scheduler-arg search seed shapes shared sign signal signed site size sizes slots smt spare spec stack stage staged start-method start-timeout stdin steps straddle stream strong submit threads-per-rank throughput time time-limit time-per-trial timeline to tool torch-backend torchrun trace trials undo until unused-for update usage use variant vary verify version wait warmup warmup-runs warmup-steps weak where with without without-missing world-check yard yes)/' \
         'c/-/(- A C J N a c d g h m n o p q r t)/' \
         'n/--yard/d/' \
         'n/--site/f/' \
@@ -104,7 +109,12 @@ complete stackyard \
         'n/--continue/f/' \
         'n/--over/(auto gloo nccl mpi)/' \
         'n/--of/`sh -c $_stackyard_names:q names j`/' \
-        'n/--figure/(efficiency speedup comparison runs)/' \
+        'n/--search/(random grid tpe)/' \
+        'n/--scheduler/(none halving asha)/' \
+        'n/--engine/(stackyard ray)/' \
+        'n/--verify/f/' \
+        'n/--export/(journal)/' \
+        'n/--figure/(efficiency speedup comparison runs parallel importance curves)/' \
         'n/--reframe/f/' \
         'n/--timeline/f/' \
         'n/--format/(oci sif sqsh)/' \
@@ -120,7 +130,7 @@ complete stackyard \
         'n/--use/`sh -c $_stackyard_names:q names r`/' \
         'n/--hook/(lmod modules)/' \
         'n/--without/`sh -c $_stackyard_names:q names r`/' \
-        'p/1/(init config help completion deploy lock mirror adopt wrap verify push pull list show diff why run shell kernel licences sbom share catalogue extend status update rebase export launch submit explain lint runs board profile bench report doctor image recipe bindings history rollback default withdraw sign retire remove fsck usage gc move schema)/' \
+        'p/1/(init config help completion deploy lock mirror adopt wrap verify push pull list show diff why run shell kernel licences sbom share catalogue extend status update rebase export launch submit explain lint runs board profile bench tune report doctor image recipe bindings history rollback default withdraw sign retire remove fsck usage gc move schema)/' \
         'n/completion/(bash zsh fish tcsh)/' \
         'n/deploy/f/' \
         'n/lock/f/' \
@@ -148,6 +158,7 @@ complete stackyard \
         'n/board/`sh -c $_stackyard_names:q names j`/' \
         'n/profile/`sh -c $_stackyard_names:q names j`/' \
         'n/bench/(collectives imports)/' \
+        'n/tune/f/' \
         'n/report/`sh -c $_stackyard_names:q names j`/' \
         'n/doctor/`sh -c $_stackyard_names:q names j`/' \
         'n/image/(autofs build check extend from from-folder inspect list mount pull push status unmount)/' \

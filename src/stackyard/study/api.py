@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stackyard.study.profiles.merge import merge as merge_timeline
     from stackyard.study.profiles.overview import Overview as Overview
     from stackyard.study.reframe import reframe_test as reframe_test
+    from stackyard.study.report.document import Commands as Commands
     from stackyard.study.report.document import Prose as Prose
     from stackyard.study.report.document import ReportDocument as ReportDocument
     from stackyard.study.report.document import ReportTable as ReportTable
@@ -46,6 +47,24 @@ if TYPE_CHECKING:
     from stackyard.study.request import varied as varied_values
     from stackyard.study.schedule import JobPlan as JobPlan
     from stackyard.study.store import PointRecord as PointRecord
+    from stackyard.study.tune.allocations import SearchOutlook as SearchOutlook
+    from stackyard.study.tune.allocations import nodes_here as nodes_here
+    from stackyard.study.tune.allocations import run_as_jobs as run_as_jobs
+    from stackyard.study.tune.allocations import run_inside_allocation as run_inside_allocation
+    from stackyard.study.tune.allocations import search_outlook as search_outlook
+    from stackyard.study.tune.export import export_journal as export_journal
+    from stackyard.study.tune.request import SearchRequest as SearchRequest
+    from stackyard.study.tune.request import load_space as load_space
+    from stackyard.study.tune.results import SearchResults as SearchResults
+    from stackyard.study.tune.results import search_results as search_results
+    from stackyard.study.tune.search import SearchWatcher as SearchWatcher
+    from stackyard.study.tune.search import run_search as run_search
+    from stackyard.study.tune.store import StoredSearch as StoredSearch
+    from stackyard.study.tune.store import create_search as create_search
+    from stackyard.study.tune.store import default_root as default_search_root
+    from stackyard.study.tune.store import is_search as is_search
+    from stackyard.study.tune.store import open_search as open_search
+    from stackyard.study.tune.verify import verify_search as verify_search
     from stackyard.study.twostudies import TwoStudies as TwoStudies
     from stackyard.study.twostudies import compare_studies as compare_studies
 else:

@@ -16,6 +16,7 @@ from stackyard.yard.api import count_use, hold_revision, require_files
 
 @verb(
     ("the last run of this directory, in TensorBoard", "stackyard board last"),
+    ("the trials of a search, in Optuna's dashboard", "stackyard board studies/train"),
     ("MLflow's runs, by the MLflow of a stack", "stackyard board . --tool mlflow --stack pytorch/2.13"),
     ("any tool that listens on a port", "stackyard board data -- python -m http.server {port} -d {directory}"),
 )  # fmt: skip
@@ -32,10 +33,12 @@ def command(context: Context, /, what: str, argv: tuple[str, ...], tool: str, st
     runs in, and with this terminal.
     """
     from stackyard.board.api import find_tool, prepared_board, serve_board, tool_of_command
+    from stackyard.study.api import is_search
 
     if argv and tool:
         raise InputError("--tool and a command exclude each other", hint="leave out one of them")
-    row = tool_of_command(argv) if argv else find_tool(tool or "tensorboard")
+    usual = "optuna-dashboard" if is_search(Path(what)) else "tensorboard"
+    row = tool_of_command(argv) if argv else find_tool(tool or usual)
     board = prepared_board(context.job_workspace(), what, row, stack)
     if record := board.where.record:
         board.where.environ.update(agreed(context, record))

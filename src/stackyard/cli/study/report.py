@@ -16,10 +16,12 @@ from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
-    from stackyard.study.api import Overview, ReportDocument, ReportTable, Results, TwoStudies
+    from stackyard.study.api import Overview, ReportDocument, ReportTable, Results, SearchResults, TwoStudies
 
 UNDECIDED = 3
 """The exit status where a part of a comparison has no verdict, or a reference is not met."""
+FIGURES = ("efficiency", "speedup", "comparison", "runs", "parallel", "importance", "curves")
+"""Those of studies, and of searches."""
 LARGE = 30_000_000
 """Bytes of a trace as it is on disk, from which its reading takes long enough to be said."""
 
@@ -30,7 +32,7 @@ LARGE = 30_000_000
     ("this year against last year", "stackyard report studies/before studies/after"),
     ("where the time of a profiled run went", "stackyard report last -o profile.html"),
 )
-@click.argument("study", metavar="STUDY|RUN", type=click.Path(path_type=Path))
+@click.argument("study", metavar="STUDY|SEARCH|RUN", type=click.Path(path_type=Path))
 @click.argument("other", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -39,9 +41,7 @@ LARGE = 30_000_000
     metavar="FILE",
     help="Write .html, .md, .csv, .json, .svg or .pdf.",
 )
-@click.option(
-    "--figure", type=click.Choice(("efficiency", "speedup", "comparison", "runs")), help="The figure of a .svg or .pdf."
-)
+@click.option("--figure", type=click.Choice(FIGURES), help="The figure of a .svg or .pdf.")
 @click.option("--metric", metavar="NAME", help="The metric of that figure. Default: the first one.")
 @click.option(
     "--reframe", type=click.Path(path_type=Path), metavar="FILE.py", help="Write the references as a ReFrame test."
@@ -55,7 +55,8 @@ LARGE = 30_000_000
 @click.option("--ranks", type=Sizes(), metavar="N,N", help="Of a profiled run, read the traces of these ranks alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def command(context: Context, /, study: Path, other: Path | None, output: Path | None, **options: Any) -> None:
-    """Show what STUDY found: medians, scaling and comparisons with intervals, and what is missing; or compare two.
+    """Show what STUDY found: medians, scaling and comparisons with intervals, and what is missing; or compare two. Of a
+    search (`stackyard tune`): its trials, the best parameters, and which of them matter.
 
     Of a RUN that PyTorch's profiler traced (`launch --profile torch`): what slows it down with the evidence and what to
     try, computation, communication, waiting for data and idle time of each rank, stragglers, operations and memory. It
@@ -75,13 +76,11 @@ def command(context: Context, /, study: Path, other: Path | None, output: Path |
         return
     if output is not None:
         require_report_suffix(output)
-    found: Results | TwoStudies | Overview
+    found: Results | TwoStudies | Overview | SearchResults
     if other is not None:
         found = compare_studies(study_results(study), study_results(other))
-    elif _is_study(study):
-        found = study_results(study, context.site().bench.references)
     else:
-        found = _profile(context, study, options["ranks"] or ())
+        found = _found(context, study, options["ranks"] or ())
     if output is None:
         _show(found, as_json=options["as_json"])
     else:
@@ -112,11 +111,29 @@ def _require_one_result(other: Path | None, output: Path | None, options: dict[s
         raise click.UsageError(f"{files[0]} writes a file of its own: give it without {' and '.join(given)}")
 
 
+def _found(context: Context, name: Path, ranks: tuple[int, ...]) -> Results | Overview | SearchResults:
+    """What a directory has: a search, a study, or the traces of a run."""
+    from stackyard.study.api import is_search, search_results, study_results
+
+    if is_search(name):
+        return search_results(name)
+    return study_results(name, context.site().bench.references) if _is_study(name) else _profile(context, name, ranks)
+
+
 def show_results(context: Context, root: Path, *, as_json: bool) -> int:
     """Print the results of a study; returns 3 without a verdict, or for a reference that is not met."""
     from stackyard.study.api import study_results
 
     found = study_results(root, context.site().bench.references)
+    _show(found, as_json=as_json)
+    return _code(found)
+
+
+def show_search(root: Path, *, as_json: bool) -> int:
+    """Print the results of a search; returns 3 while no trial has a value."""
+    from stackyard.study.api import search_results
+
+    found = search_results(root)
     _show(found, as_json=as_json)
     return _code(found)
 
@@ -157,11 +174,11 @@ def _write_timeline(context: Context, name: Path, file: Path) -> None:
     echo(f"{file}: {what}, for https://ui.perfetto.dev")
 
 
-def _code(found: Results | TwoStudies | Overview) -> int:
+def _code(found: Results | TwoStudies | Overview | SearchResults) -> int:
     return UNDECIDED if found.is_undecided or not found.is_met else 0
 
 
-def _show(found: Results | TwoStudies | Overview, *, as_json: bool) -> None:
+def _show(found: Results | TwoStudies | Overview | SearchResults, *, as_json: bool) -> None:
     from stackyard.study.api import report_as_json, report_document
 
     if as_json:
@@ -190,7 +207,7 @@ def _export(context: Context, study: Path, options: dict[str, Any]) -> None:
 
 def _show_document(document: ReportDocument) -> None:
     """The parts of a report that belong to a summary."""
-    from stackyard.study.api import Prose, ReportTable
+    from stackyard.study.api import Commands, Prose, ReportTable
 
     echo(click.style(document.title, bold=True))
     for section in document.sections:
@@ -204,6 +221,9 @@ def _show_document(document: ReportDocument) -> None:
                     show_line(f"- {item}" if block.is_list else item, 2)
             elif isinstance(block, ReportTable):
                 _show_table(block)
+            elif isinstance(block, Commands):
+                for line in block.lines:
+                    show_line(line, 2)
 
 
 def _show_table(block: ReportTable) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from stackyard.launch.jobs.batch import scheduler_of
 from stackyard.launch.jobs.building import build_job, build_script, command_script, recorded_command
 from stackyard.launch.jobs.job import Job
-from stackyard.launch.jobs.recording import Run, record_run
+from stackyard.launch.jobs.recording import How, Run, record_run
 from stackyard.launch.plan.carried import carried
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.records.naming import new_run, next_run
@@ -51,8 +51,11 @@ def preview_command(job: Job, words: Sequence[str]) -> str:
     return _script(job, job.plan(head=True), words, next_run(job.workspace.runs))
 
 
-def record_command(job: Job, words: Sequence[str]) -> Run:
+def record_command(job: Job, words: Sequence[str], how: How = "bench") -> Run:
     """Record a batch job that runs ``stackyard`` with these words; the command calls `recorded_command`.
+
+    Args:
+        how: the verb in the record.
 
     Raises:
         InputError, MissingError: the job cannot be planned; nothing is written then.
@@ -60,7 +63,7 @@ def record_command(job: Job, words: Sequence[str]) -> Run:
     """
     plan = job.plan(head=True)
     paths = new_run(job.workspace.runs)
-    return record_run(Run(job, paths, plan, _script(job, plan, words, paths)), "bench")
+    return record_run(Run(job, paths, plan, _script(job, plan, words, paths)), how)
 
 
 def _script(job: Job, plan: Plan, words: Sequence[str], paths: RunPaths) -> str:

@@ -25,6 +25,7 @@ from stackyard.launch.jobs.job import (
 from stackyard.launch.jobs.recording import Run, plan_json, record_run
 from stackyard.launch.jobs.repeat import Repeat, repeat, with_changes
 from stackyard.launch.jobs.workspace import Workspace
+from stackyard.launch.plan.backends.base import runnable
 from stackyard.launch.plan.command import launch_command, program_text, rank_names
 from stackyard.launch.plan.make import check_program, unused
 from stackyard.launch.plan.model import Plan
@@ -70,6 +71,7 @@ __all__ = [
     "record_submission",
     "recorded_job",
     "repeat",
+    "runnable",
     "submit",
     "submit_host",
     "unused",

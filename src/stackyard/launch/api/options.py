@@ -22,6 +22,7 @@ class OptionFields(TypedDict, total=False):
     roles: Mapping[str, Mapping[str, Any]]
     nodes: int
     least_nodes: int
+    hosts: Sequence[str]
     ranks_per_node: int | None
     cores_per_rank: int | None
     threads_per_rank: int | None

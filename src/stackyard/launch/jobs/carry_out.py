@@ -126,7 +126,7 @@ def _end_of(error: BaseException) -> tuple[State, int]:
 def _attempts(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
     """Run the program until it succeeds or may not be restarted; returns the result of the last attempt."""
     job, paths, listener = run.job, run.paths, run.listener
-    hosts = here(job) if job.context.allocation else ()
+    hosts = (job.intent.hosts or here(job)) if job.context.allocation else ()
     if job.intent.check or job.intent.spare:
         hosts = _preflight(run)
     again = Attempts(job.intent.restarts, hosts, job.intent.nodes, job.intent.least_nodes or job.intent.nodes)
@@ -145,7 +145,8 @@ def _attempts(run: _Run, announce: Callable[[Plan], None]) -> StepResult:
 def _plan(job: Job, again: Attempts) -> Plan:
     """The plan of an attempt: on fewer nodes if some are lost and the job accepts that."""
     hosts = again.chosen
-    if hosts is None or len(hosts) < again.least or set(hosts) == set(here(job)[: job.intent.nodes]):
+    planned = (job.intent.hosts or here(job))[: job.intent.nodes]
+    if hosts is None or len(hosts) < again.least or set(hosts) == set(planned):
         return job.plan()
     return replace(job, intent=job.intent.model_copy(update={"nodes": len(hosts)})).plan(hosts=hosts)
 

@@ -19,7 +19,7 @@ from stackyard.launch.records.paths import RunPaths
 from stackyard.launch.records.record import RunRecord, write_record
 from stackyard.launch.request.intent import Intent
 
-How = Literal["launch", "submit", "deploy", "bench"]
+How = Literal["launch", "submit", "deploy", "bench", "tune"]
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def make_plan(
         InputError: the request contradicts itself, the site or the allocated nodes.
         MissingError: a program that the plan needs was not found.
     """
-    hosts = in_order(hosts, context)
+    hosts = in_order(intent.hosts or None if hosts is None else hosts, context)
     if intent.roles and program is None:
         from stackyard.launch.plan.roles import plan_roles  # late: it is made of the parts of this module
 

@@ -59,6 +59,7 @@ class Intent(LateModel):
     roles: dict[RoleName, Role] = Field({}, description="Several programs instead of one, by the name of their role")
     nodes: int = Field(1, ge=1, le=MOST_NODES, description="With roles, the sum of their nodes")
     least_nodes: int = Field(0, ge=0, le=MOST_NODES, description="Go on with as few nodes; 0: all that are requested")
+    hosts: tuple[Word, ...] = Field((), description="Exactly these hosts of the allocation; empty: its first ones")
     ranks_per_node: Count | None = Field(None, description="None: one per GPU; without GPUs one per socket")
     cores_per_rank: Count | None = Field(None, description="None: as many as fit without straddling a socket")
     threads_per_rank: Count | None = Field(None, description="OMP_NUM_THREADS; None: one per core (or per SMT thread)")
@@ -126,6 +127,8 @@ class Intent(LateModel):
             self.__dict__["nodes"] = self._nodes_of_roles()
         elif self.least_nodes > self.nodes:
             raise ValueError(f"least_nodes is {self.least_nodes}, but nodes is {self.nodes}: the least is larger")
+        elif self.hosts and len(self.hosts) != self.nodes:
+            raise ValueError(f"hosts has {len(self.hosts)}, but nodes is {self.nodes}")
 
     def _nodes_of_roles(self) -> int:
         if why := problem(self.roles):

@@ -116,10 +116,10 @@ class JsonLines(Format):
             row = json.loads(line[line.index("{") :])
         except (ValueError, RecursionError):
             return
-        step = next((step for key in self.steps if (step := _inner(row, key)) is not None), None)
+        step = next((step for key in self.steps if (step := inner(row, key)) is not None), None)
         known = {key: found for key in row if key not in self.keys and (found := known_quantity(key))}
-        rows = [(quantity, _inner(row, key), False) for key, quantity in known.items() if step is not None]
-        rows += [(metric.quantity, _inner(row, key), metric.over_steps == "last") for key, metric in self.keys.items()]
+        rows = [(quantity, inner(row, key), False) for key, quantity in known.items() if step is not None]
+        rows += [(metric.quantity, inner(row, key), metric.over_steps == "last") for key, metric in self.keys.items()]
         times = (value / 1000 ** (one.unit == "ms") for one, value, _ in rows if value and one.kind == "time")
         seconds, steps = next(times, math.nan), 1.0 if step is None else self.since(step)
         for quantity, value, final in rows:
@@ -133,11 +133,11 @@ class JsonLines(Format):
             yield quantity, series
 
 
-def _inner(row: dict[str, Any], key: str) -> float | None:
+def inner(row: dict[str, Any], key: str) -> float | None:
     """The number of a key, or of ``b`` within ``a`` for ``a.b``; NaN for what is not one, None without the key."""
     outer, dot, rest = key.partition(".")
-    if key not in row and dot and isinstance(inner := row.get(outer), dict):
-        return _inner(inner, rest)
+    if key not in row and dot and isinstance(below := row.get(outer), dict):
+        return inner(below, rest)
     value = row.get(key)
     if value is None or isinstance(value, str | bool):
         return None

@@ -18,12 +18,14 @@ from stackyard.study.report.document import Figure, ReportDocument
 from stackyard.study.report.html import html_text
 from stackyard.study.report.markdown import markdown_text
 from stackyard.study.report.twocontent import two_document
+from stackyard.study.tune.content import search_csv, search_document, search_json
+from stackyard.study.tune.results import SearchResults
 from stackyard.study.twostudies import TwoStudies
 from stackyard.yard.write import atomic
 
 SUFFIXES = (".html", ".md", ".csv", ".json", ".svg", ".pdf")
 PDF_S = 120.0
-Reported = Results | TwoStudies | Overview
+Reported = Results | TwoStudies | Overview | SearchResults
 
 
 class _Kind(NamedTuple):
@@ -38,6 +40,7 @@ _KINDS: dict[type, _Kind] = {
     Results: _Kind(study_document, results_json, results_csv),
     TwoStudies: _Kind(two_document, two_json, two_csv),
     Overview: _Kind(overview_document, overview_json, overview_csv),
+    SearchResults: _Kind(search_document, search_json, search_csv),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -71,5 +71,9 @@ class Backend(Protocol):
 
 def command(intent: Intent) -> tuple[str, ...]:
     """The program's words; a ``*.py`` file and ``-m MODULE`` are run by the first python on PATH, the stack's."""
-    words = intent.program
-    return ("python", *words) if words and (words[0].endswith(".py") or words[0] == "-m") else words
+    return runnable(intent.program)
+
+
+def runnable(words: Sequence[str]) -> tuple[str, ...]:
+    """Words of a program as they are executed."""
+    return ("python", *words) if words and (words[0].endswith(".py") or words[0] == "-m") else tuple(words)
