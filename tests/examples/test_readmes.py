@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from readmes import READMES, Copy, lines, unexpected
+from readmes import READMES, Copy, lines
 from ruamel.yaml import YAML
 from sitebed import EXAMPLES, pinned, powerai_channel
 
@@ -23,6 +23,7 @@ from stackyard.core.errors import MissingError
 from support import modules, torchstack
 from support.channel import Package, make_channel
 from support.cli import STACKYARD
+from support.desk import unexpected
 from support.pluginvenv import venv_with_stackyard
 from support.pythonpkg import python_package
 from support.sitechannels import DEFAULTS, longhorn_channels, mirrors, open_ce_channels
@@ -232,7 +233,7 @@ def typed(example: str, page: Page, directory: Path) -> None:
     """Type the lines of a README."""
     if why := modules.missing("lmod", "bash"):
         pytest.skip(why)
-    copy = Copy(example, directory, page.places)
+    copy = Copy(directory, page.places, name=example)
     page.prepare(copy)
     before = {path.name for path in copy.here.iterdir()}
     chosen = tuple(line for line in lines(example) if not page.reason(line))

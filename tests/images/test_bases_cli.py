@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from images.basebed import docker_archive, layer, oci, of_directory, system
-from images.registry_bed import registry
+from images.registry_bed import registry, trust
 from support import images, programs, testbed
 from support.cli import STACKYARD, Done, inside, stackyard
 
@@ -155,10 +155,7 @@ def test_from_a_registry(bed: Bed) -> None:
         place = f"docker://{found.place}/small:1"
         words = ["skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false", f"oci:{directory}:1", place]
         subprocess.run(words, check=True)
-        containers = bed.directory / "home/.config/containers"
-        containers.mkdir(parents=True)
-        (containers / "registries.conf").write_text(f'[[registry]]\nlocation = "{found.place}"\ninsecure = true\n')
-        (containers / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+        trust(bed.directory / "home", found.place)
         value = bed.run("from", place, "--name", "small", "--json").value
         digest = json.loads((directory / "index.json").read_text())["manifests"][0]["digest"]
         assert value["manifest"] == digest

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import grp
 import os
+import shlex
 import stat
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -69,11 +70,11 @@ def require_shareable(yard: Yard, entry: Entry, group: Group) -> None:
     """Raise StackyardError if the group could not reach the yard, or another group would lose access by sharing."""
     if not revisions.is_in(yard, entry.folder):
         raise InputError(f"{entry.module} is not in your yard {yard.root}", hint="ask its owner")
-    for directory in reversed(yard.root.resolve().parents):
-        status = directory.stat()
-        if not (status.st_mode & 0o001 or (status.st_gid == group.number and status.st_mode & 0o010)):
-            hint = f"let them enter it: chmod o+x {directory}; or keep the extension in a yard elsewhere, with --yard"
-            raise StackyardError(f"members of {group.name} cannot enter {directory}", hint=hint)
+    closed = [str(path) for path in reversed(yard.root.resolve().parents) if not _may_enter(path, group)]
+    if closed:
+        line = f"chmod o+x {shlex.join(closed)}"
+        hint = f"let them pass: {line}; or keep the extension in a yard elsewhere, with --yard"
+        raise StackyardError(f"members of {group.name} cannot enter {', '.join(closed)}", hint=hint)
     others = [name for name in groups(yard) if name != group.name]
     for directory in _above(yard, _parts(yard, entry)):
         status = directory.stat()
@@ -81,6 +82,12 @@ def require_shareable(yard: Yard, entry: Entry, group: Group) -> None:
         if status.st_gid != group.number and status.st_mode & 0o070 and taken:
             name = others[0] if others else group_name(status.st_gid)
             raise StackyardError(f"{directory} is shared with the group {name} already", hint=_ANOTHER)
+
+
+def _may_enter(directory: Path, group: Group) -> bool:
+    """Whether the mode of a directory lets members of a group pass; entries of an ACL do not count."""
+    status = directory.stat()
+    return bool(status.st_mode & 0o001 or (status.st_gid == group.number and status.st_mode & 0o010))
 
 
 def shut_out(yard: Yard, group: Group) -> str:

@@ -1,0 +1,12 @@
+"""All scenes, and the blocks that another test types."""
+
+from __future__ import annotations
+
+import boxes
+import cluster
+import laptop
+import studies
+import users
+import yards
+
+SCENES = (*laptop.SCENES, *cluster.SCENES, *yards.SCENES, *boxes.SCENES, *studies.SCENES, *users.SCENES)
