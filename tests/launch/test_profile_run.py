@@ -76,7 +76,8 @@ def test_an_unchanged_program_under_a_shell(tmp_path: Path) -> None:
         names = {event["name"] for event in json.loads(gzip.decompress(Path(first).read_bytes()))["traceEvents"]}
         assert {name for name in names if name.startswith("ProfilerStep")} == {f"ProfilerStep#{n}" for n in range(4)}
         # a second time: ranks, seconds; the earlier traces are set aside
-        again = json.loads(stackyard("profile", "last", "--for", "0.5s", "--ranks", "0,1", "--json", cwd=tmp_path).out)
+        words = ("profile", "last", "--for", "0.5s", "--ranks", "0,1", "--shapes", "--json")
+        again = json.loads(stackyard(*words, cwd=tmp_path).out)
         assert [(one["rank"], one["error"]) for one in again["ranks"]] == [(0, ""), (1, "")]
         assert sorted(p.name for p in (run.main.profile / "torch").iterdir()) == [
             "rank-00000.pt.trace.json.gz", "rank-00001.pt.trace.json.gz",

@@ -24,10 +24,10 @@ PROGRAMS = ("skopeo", "mksquashfs", "squashfuse", "unshare", "gcc", "docker-regi
 
 
 def system(directory: Path) -> Path:
-    """A small system with commands named python, horovodrun, nvcc."""
+    """A small system with commands named python, horovodrun, nvcc, julia."""
     root = basebed.system(directory)
     (root / "opt/dl/bin").mkdir(parents=True)
-    for name in ("bin/python", "bin/horovodrun", "bin/nvcc", "opt/dl/bin/dlrun"):
+    for name in ("bin/python", "bin/horovodrun", "bin/nvcc", "bin/julia", "opt/dl/bin/dlrun"):
         (root / name).write_text(SAYS)
         (root / name).chmod(0o755)
     return root
@@ -63,7 +63,7 @@ def world(desk: Desk) -> Iterator[None]:
         desk.replaced |= {"docker://debian:12": f"docker://{found.place}/{DEBIAN}", "docker.io": found.place}
         desk.replaced |= {"registry.example.org": found.place, "registry.example": found.place}
         trust(desk.home, found.place)
-        for name in (DEBIAN, "x/y:1"):
+        for name in (DEBIAN, "library/julia:1.10", "x/y:1"):
             pushed(desk, desk.directory / "one", name)
         desk.write(train_py="", environment_yml=f"name: env\nchannels: [{channel.as_uri()}]\ndependencies: [env]\n")
         try:
@@ -76,14 +76,17 @@ def in_one_file(desk: Desk) -> None:
     for name in PROGRAMS:
         programs.need(name)
     desk.environ |= {"STACKYARD_IMAGE_IDLE_S": "5", "STACKYARD_TMP": str(desk.directory)}
+    desk.replaced["mount REV"] = "mount pytorch"
     yards.pytorch(desk, "--image", "squashfs")
     desk.write(train_py="import torch\nprint(torch.tag)\n")
 
 
 USE = "module use ~/.local/share/stackyard/modules"
-WRAPPED = ("stackyard image build --base powerai --format sif -o powerai.sif",)
+WRAPPED = ("stackyard image build --base powerai --format sif -o powerai.sif", USE)
 SCENES = (
-    Scene("containers.md", (1, 2, 4, 5, 7, 9, 10), world,
-          before={2: ("cp pytorch.sif lumi-pytorch.sif",), 9: (*WRAPPED, USE)}),
-    Scene("images.md", (1,), plainly(in_one_file), before={1: (USE,)}),
+    Scene(
+        "containers.md", (1, 2, 3, 5, "bases.md#1", "wrap.md#1", "wrap.md#2", "other-languages.md#2"), world,
+        before={"bases.md#1": ("cp pytorch.sif lumi-pytorch.sif",), "wrap.md#1": WRAPPED},
+    ),
+    Scene("images.md", (1, "images-admin.md#1"), plainly(in_one_file), before={1: (USE,)}),
 )  # fmt: skip

@@ -74,15 +74,33 @@ def solving(desk: Desk) -> None:
     desk.program("julia", '#!/bin/sh\necho julia "$@"\n')
 
 
+def scripted(desk: Desk) -> None:
+    """A batch script of LSF."""
+    login(desk)
+    desk.write(job_lsf=LSF)
+
+
+LSF = """\
+#!/bin/bash
+#BSUB -nnodes 2
+#BSUB -W 10
+#BSUB -P PROJ
+#BSUB -o out.%J
+jsrun -n 4 -r 2 -a 1 -c 4 python train.py
+"""
+
+
 def undescribed(desk: Desk) -> None:
     desk.environ["STACKYARD_SITE"] = str(desk.home / "site.yaml")  # root's own is the machine's
 
 
+LINTED = [f"stackyard lint {words}" for words in ("job.lsf", "--fix job.lsf")]
 RANKS = ("stackyard launch -N 1 -r 18 --oversubscribe train.py",) * 2
 SCENES = (
     Scene("launch.md", (1, 3), plainly(login), nodes=True),
     Scene("launch.md", (4, 5), plainly(submitting), nodes=True),
     Scene("launch.md", (6,), plainly(login), before={6: RANKS}, nodes=True),
+    Scene("launch.md", (7,), plainly(scripted), nodes=True, ends=dict.fromkeys(LINTED, (0, 3))),
     Scene("first-job.md", (3,), plainly(login), nodes=True),
     Scene("stage.md", (1,), plainly(staged), before={1: ("salloc -N 4 --ntasks-per-node=4 -J docs",)}, nodes=True,
           places=("/scratch",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from support import fences
@@ -23,10 +24,10 @@ class Scene:
 
     Args:
         page: its file's name.
-        blocks: which of its blocks of commands, from 1.
+        blocks: which of its blocks of commands, from 1; of another page by name, ``page.md#1``.
         prepare: makes what the page takes as given, and takes it away.
-        before: lines that the prose before a block asks for, by the block's number.
-        ends: the exit status of lines that do not end with 0.
+        before: lines that the prose before a block asks for, by the block.
+        ends: the exit status of lines that do not end with 0; several where it is the machine that decides.
         other: beginnings of shown lines that this machine has no counterpart of, with the reason.
         nodes: whether there is a Slurm of four nodes.
         shared: whether other accounts can enter the directory in which all of it is.
@@ -34,10 +35,10 @@ class Scene:
     """
 
     page: str
-    blocks: tuple[int, ...]
+    blocks: tuple[int | str, ...]
     prepare: Prepare
-    before: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    ends: Mapping[str, int] = field(default_factory=dict)
+    before: Mapping[int | str, tuple[str, ...]] = field(default_factory=dict)
+    ends: Mapping[str, int | tuple[int, ...]] = field(default_factory=dict)
     other: Mapping[str, str] = field(default_factory=dict)
     places: tuple[str, ...] = ()
     nodes: bool = False
@@ -46,19 +47,25 @@ class Scene:
 
     @property
     def name(self) -> str:
-        return f"{self.page}-{'-'.join(map(str, self.blocks))}"
+        return f"{self.page}-{'-'.join(str(each) for each in self.blocks if isinstance(each, int))}"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of its blocks."""
-        return tuple(f"{self.page}#{number}" for number in self.blocks)
+        return tuple(each if isinstance(each, str) else f"{self.page}#{each}" for each in self.blocks)
 
     def commands(self) -> Iterator[fences.Command]:
         """What is typed, in order."""
-        blocks = fences.blocks(PAGES[self.page])
-        for number in self.blocks:
-            yield from map(fences.Command, self.before.get(number, ()))
-            yield from blocks[number - 1].commands
+        found = {block.name: block for block in every_block()}
+        for block, name in zip(self.blocks, self.names, strict=True):
+            yield from map(fences.Command, self.before.get(block, ()))
+            yield from found[name].commands
+
+
+@cache
+def every_block() -> tuple[fences.Block, ...]:
+    """The blocks of commands of all pages."""
+    return tuple(block for page in PAGES.values() for block in fences.blocks(page))
 
 
 def plainly(prepare: Callable[[Desk], None]) -> Prepare:

@@ -1,4 +1,4 @@
-"""All scenes, and the blocks that another test types."""
+"""All scenes."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import yards
-from scene import Scene, plainly
+from scene import PAGES, Scene, plainly
 
 from images.registry_bed import registry, trust
 from support import programs, smallyard
@@ -96,6 +96,20 @@ def moving(desk: Desk) -> None:
     yards.deploy(desk, file, yard=f"{desk.directory}/sw/stackyard")
 
 
+def of_julia(desk: Desk) -> None:
+    """The file of the page, and a channel with a julia that can add."""
+    text = '#!/bin/sh\nif [ "$1" = -e ]; then echo 2; else echo julia version 1.10.0; fi\n'
+    tools = [
+        Package("julia", "1.10.0", files={"bin/julia": (text, 0o755)}),
+        Package("openmpi", "5.0", files={"share/o": "1"}),
+    ]
+    channel = make_channel(desk.directory / "channel", tools)
+    yards.site(desk, f"channels: {{mirrors: {{conda-forge: '{channel.as_uri()}'}}}}")
+    page = PAGES["other-languages.md"].read_text()
+    file = page[page.index("# julia.yaml") :]
+    desk.write(julia_yaml=file[: file.index("```")])
+
+
 def damaged(desk: Desk) -> None:
     yards.pytorch(desk)
     (file,) = yards.own_yard(desk).glob("stacks/pytorch/*/prefix/lib/python3*/site-packages/torch/__init__.py")
@@ -122,6 +136,7 @@ SCENES = (
     Scene("push-and-pull.md", (1,), two_clusters, before={1: ()}),
     Scene("operate.md", (1,), plainly(operating)),
     Scene("site.md", (1,), plainly(of_a_site), places=("/etc", "/scratch")),
+    Scene("other-languages.md", (1,), plainly(of_julia), before={1: (USE,)}),
     Scene("move.md", (1,), plainly(moving), places=("/sw", "/lustre2")),
     Scene("fsck.md", (2,), plainly(damaged), ends={"stackyard fsck --deep": 3}, other=OTHER),
     Scene("jupyter.md", (2,), plainly(kernels)),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import laptop
 from scene import Scene, plainly
 
 from support import programs, smallyard, testbed
@@ -93,7 +94,20 @@ dependencies: [python=3.11, numpy, typing_extensions]
 """
 
 
+def unbuildable(desk: Desk) -> None:
+    """A project of an older time, and the setuptools of today."""
+    found = testbed.wheels(Path(__file__).with_name("setuptools.txt"))
+    desk.environ |= INDEX | {"PIP_FIND_LINKS": str(found)}
+    project = desk.here / "pkgresdist"
+    project.mkdir()
+    (project / "setup.py").write_text("import pkg_resources\nfrom setuptools import setup\nsetup(name='pkgresdist')\n")
+    desk.write(requirements_txt="# ours\n./pkgresdist\n")
+    site(desk)
+
+
 def log(desk: Desk) -> None:
+    """A log of a failed job, and a run."""
+    laptop.program(desk)
     desk.write(**{"slurm-4711_out": LOG})
 
 
@@ -114,14 +128,18 @@ def completing(desk: Desk) -> None:
     desk.replaced["# ln"] = "ln"
 
 
+EDITED: dict[int | str, tuple[str, ...]] = {
+    3: ("sed -i 's/numpy/numpy, six/' environment.yml", "stackyard deploy environment.yml"),
+}
 SCENES = (
     Scene(
-        "first-stack.md", (1, 2, 3, 4), plainly(first_stack),
-        before={3: ("sed -i 's/numpy/numpy, six/' environment.yml", "stackyard deploy environment.yml")},
+        "first-stack.md", (1, 2, 3, 4), plainly(first_stack), before=EDITED,
     ),
+    Scene("compiled-packages.md", (2,), plainly(unbuildable)),
     Scene("sbom.md", (1,), plainly(pytorch)),
     Scene("catalogue.md", (1, 2), plainly(two_versions), places=("/srv",)),
-    Scene("doctor.md", (1,), plainly(log), ends={"stackyard doctor slurm-4711.out": 3}),
+    Scene("doctor.md", (1,), plainly(log), before={1: ("stackyard launch train.py",)},
+          ends={"stackyard doctor slurm-4711.out": 3}),
     Scene("fsck.md", (1,), plainly(pytorch)),
     Scene("sign.md", (1, 2), plainly(signing), places=("/etc/stackyard",),
           before={2: SIGNED}),

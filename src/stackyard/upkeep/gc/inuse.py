@@ -40,6 +40,9 @@ from stackyard.yard.write import trash
 USERS_YARD = "~/.local/share/stackyard"
 """Where a user's yard is if the site names no place."""
 
+THIS_SHELL = "this shell"
+"""The user of what the shell of this command has loaded."""
+
 _MOST_JOBS = 500
 """Jobs of an account about which its scheduler is asked: each is a program that runs."""
 IsOver = Callable[[str, str], bool | None]
@@ -144,7 +147,7 @@ class Watch(Workspace):
         for process in seen:
             named = {place_of(os.fsdecode(path)) for path in process.paths}
             for place in sorted({removed.get(path, path) for path in named}):
-                me = "this shell" if process.pid == os.getpid() else str(process)
+                me = THIS_SHELL if process.pid == os.getpid() else str(process)
                 evidence.users[place].append(me)
         if hidden:
             evidence.unseen.append(f"permission denied: {counted(hidden, 'other process', 'es')} of this host")

@@ -24,7 +24,7 @@ from stackyard.deploy.writing import building
 from stackyard.host.account import supervised
 from stackyard.inputs.workspace import Workspace
 from stackyard.upkeep.gc.full_disk import despite_full
-from stackyard.upkeep.gc.inuse import Evidence, IsOver, Watch
+from stackyard.upkeep.gc.inuse import THIS_SHELL, Evidence, IsOver, Watch
 from stackyard.upkeep.gc.unseen import LET_ROOT_LOOK
 from stackyard.yard import catalogue, disk
 from stackyard.yard.generation import generations
@@ -336,7 +336,10 @@ def kept_error(outcome: Outcome, revs: Sequence[str]) -> StackyardError | None:
     """The error that reports revisions which could not be removed; None if all are removed."""
     if not outcome.kept:
         return None
+    loaded = [module for module, users in outcome.kept.items() if users == (THIS_SHELL,)]
     hint = "try again once it is no longer used; see above"
+    if len(loaded) == len(outcome.kept):
+        hint = f"module unload {' '.join(module.partition('/')[0] for module in loaded)}; then try again"
     if outcome.blind:
         despite_it = f"stackyard remove {' '.join(revs)} --despite ACCOUNT"
         hint = despite_it if supervised.is_active() else f"{LET_ROOT_LOOK}; or, as root: {despite_it}"
