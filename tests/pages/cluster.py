@@ -92,6 +92,7 @@ jsrun -n 4 -r 2 -a 1 -c 4 python train.py
 
 def undescribed(desk: Desk) -> None:
     desk.environ["STACKYARD_SITE"] = str(desk.home / "site.yaml")  # root's own is the machine's
+    desk.write(requirements_txt="numpy\n", pyproject_toml="[project]\nname = 'signals'\nversion = '0.3'\n")
 
 
 LINTED = [f"stackyard lint {words}" for words in ("job.lsf", "--fix job.lsf")]
@@ -107,5 +108,5 @@ SCENES = (
     Scene("several-programs.md", (1,), plainly(roles), nodes=True),
     Scene("tensorflow.md", (1,), plainly(login), nodes=True),
     Scene("other-languages.md", (3,), plainly(solving), nodes=True),
-    Scene("init.md", (1,), plainly(undescribed), nodes=True, other=dict.fromkeys(("cpu", "a100"), "other nodes")),
+    Scene("init.md", (1, 2), plainly(undescribed), nodes=True, other=dict.fromkeys(("cpu", "a100"), "other nodes")),
 )  # fmt: skip
