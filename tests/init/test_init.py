@@ -156,7 +156,8 @@ def test_what_a_scheduler_says_is_text_and_nothing_else(tmp_path: Path) -> None:
     assert kind.queue == "a: b#c" and kind.gpu.model == "true"
 
 
-def test_settings_and_queues_of_slurm(tmp_path: Path) -> None:
+def test_settings_and_queues_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "_RUNTIMES", ())
     answers = SITES["clariden"][0] | {
         "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions: pmix_v5",
         "srun --help": "      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH\n          [pyxis] the image",
@@ -165,11 +166,24 @@ def test_settings_and_queues_of_slurm(tmp_path: Path) -> None:
     }  # fmt: skip
     site, text = site_of(tmp_path, answers)
     assert site.scheduler.mpi == "pmix" and site.scheduler.version == "24.11" and site.scheduler.rack_nodes == 4
-    assert "srun has the options of Pyxis" in text
+    assert site.launch.container.runtime == "pyxis" and "told by Slurm: srun has --container-image" in text
     assert [(row.name, row.max_nodes, row.time_min) for row in site.scheduler.queues] == [
         ("normal", 0, 720), ("debug", 10, 90)
     ]  # fmt: skip
     assert {one.platform for one in site.nodes.values()} == {"linux-aarch64"}
+
+
+def test_a_runtime_for_image_files_is_not_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "_RUNTIMES", ("apptainer",))
+    answers = SITES["clariden"][0] | {
+        "srun --help": "      --container-image=IMAGE\n      --uenv=x",
+        "apptainer --version": "",
+    }
+    site, text = site_of(tmp_path, answers)
+    assert site.launch.container.runtime == ""
+    line = next(line for line in text.splitlines() if line.startswith("# launch: {container: {runtime: pyxis}}"))
+    assert "told by Slurm" in line and "not set: apptainer on " in line
+    assert "srun has the options of uenv" in text
 
 
 POLARIS: dict[str, Any] = {

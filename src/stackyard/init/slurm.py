@@ -44,7 +44,8 @@ def read(ask: Ask) -> Cluster:
         state = "OverSubscribe=EXCLUSIVE" if every else "OverSubscribe= is not EXCLUSIVE: jobs share nodes"
         settings["exclusive"] = Told(every, f"{TOLD} ({state})")
     settings |= _racks(ask("scontrol", "show", "topology", quiet=True))
-    return Cluster("slurm", "Slurm", config.get("ClusterName", ""), nodes, queues, settings, remarks=_plugins(ask))
+    name, (runtime, remarks) = config.get("ClusterName", ""), _containers(ask)
+    return Cluster("slurm", "Slurm", name, nodes, queues, settings, runtime=runtime, remarks=remarks)
 
 
 def _node(fields: dict[str, str]) -> HostNode:
@@ -109,14 +110,15 @@ def _racks(text: str) -> dict[str, Told]:
     return {"rack_nodes": Told(sizes.pop(), f"{TOLD}: nodes of each leaf switch (scontrol show topology)")}
 
 
-def _plugins(ask: Ask) -> list[str]:
-    """Containers that srun starts, by its help."""
+def _containers(ask: Ask) -> tuple[Told | None, list[str]]:
+    """What srun has options for, by its help: the value of `launch: container: runtime`, and a remark on the others."""
     text = ask("srun", "--help", quiet=True)
-    names = {"--container-image": "Pyxis", "--uenv": "uenv", "--environment": "EDF of the container engine",
+    names = {"--uenv": "uenv", "--environment": "EDF of the container engine",
              "--image": "Shifter"}  # fmt: skip
     options = set(re.findall(r"--[a-z-]+", text))
     found = [name for option, name in names.items() if option in options]
-    return [f"srun has the options of {', '.join(found)}"] if found else []
+    pyxis = Told("pyxis", f"{TOLD}: srun has --container-image") if "--container-image" in options else None
+    return pyxis, [f"srun has the options of {', '.join(found)}"] if found else []
 
 
 def _words(text: str) -> tuple[str, ...]:

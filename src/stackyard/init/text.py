@@ -20,6 +20,8 @@ _PLAIN = re.compile(r"[A-Za-z_/$][\w./$@+-]*")
 _NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n", "none"}
 _AMD = re.compile(r"^(amd|instinct|mi\d|gfx|radeon)", re.IGNORECASE)
 _INTEL = re.compile(r"^(intel|pvc|max_?1|gaudi|xe)", re.IGNORECASE)
+_OF_FILES = ("apptainer", "singularity", "ch-run")
+"""Runtimes that a launch finds by itself, for image files."""
 _HEAD = """\
 # Site file of Stackyard, as `stackyard init` found this machine. Edit it: the next `stackyard init` keeps what you
 # changed, and adds what is new. Behind each value is its origin; what nothing here could tell is a comment.
@@ -47,7 +49,7 @@ def site_text(
     lines += _top(cluster, here, around)
     lines += _nodes(cluster, found, here, seen)
     lines += _scheduler(cluster, here)
-    lines += _rest(here, around)
+    lines += _rest(cluster, here, around)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -244,7 +246,16 @@ def _scheduler(cluster: Cluster | None, here: Here) -> Iterator[str]:
     yield ""
 
 
-def _rest(here: Here, around: Surroundings) -> Iterator[str]:
+def _rest(cluster: Cluster | None, here: Here, around: Surroundings) -> Iterator[str]:
+    if cluster and cluster.runtime:
+        told, other = cluster.runtime, [name for name in here.runtimes if name in _OF_FILES]
+        if other:
+            why = f"{told.origin}; not set: {', '.join(other)} on {here.host} would not be used then"
+            yield unknown(0, "launch", f"{{container: {{runtime: {told.value}}}}}", why)
+        else:
+            yield "launch:"
+            yield line(2, "container", {"runtime": told.value}, told.origin)
+        yield ""
     for section, rows in around.sections.items():
         yield f"{section}:"
         for key, told in rows.items():
