@@ -15,10 +15,11 @@ from stackyard.expose.base import full_change
 from stackyard.expose.commands import write_commands
 from stackyard.expose.limits import notable
 from stackyard.expose.modulefiles import lua, tcl
+from stackyard.expose.modulefiles.rendering import completion_commands
 from stackyard.inputs.models import Site
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.record import BuildRecord
-from support import modules, stackrecords, terminals
+from support import modules, programs, stackrecords, terminals
 
 SCRIPTS = Path(stackyard.__file__).parent / "completions"
 PLACES = {
@@ -33,6 +34,7 @@ BEGIN = {
     "unsetopt beep zle_bracketed_paste",
     "tcsh": "set autolist",
 }
+KINDS = {"tcsh": "csh"}
 ARGV = {"bash": ["bash", "--norc", "--noprofile"], "zsh": ["zsh", "-f"], "tcsh": ["tcsh", "-f"]}
 TYPED = "stackyard launch --no-ch"
 SHELLS = ("bash", "zsh", "tcsh", "fish")
@@ -101,7 +103,7 @@ NAMES = {
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("system", modules.SYSTEMS)
 def test_unloading_leaves_nothing_of_it(tmp_path: Path, system: str, shell: str) -> None:
-    """Also not what the scripts defined when they were used; and a load starts no program but the module system's."""
+    """Also not what the scripts defined when they were used."""
     if reason := modules.missing(system, shell):
         pytest.skip(reason)
     lines = [modules.initialise(system, shell), "module load stackyard", USED[shell], "echo @@", NAMES[shell],
@@ -110,6 +112,22 @@ def test_unloading_leaves_nothing_of_it(tmp_path: Path, system: str, shell: str)
     assert "stackyard" in used + loaded and "check" in used + loaded
     left = [line for line in end.splitlines() if "stackyard" in line and not line.startswith(("argv", "_LM", "_\t"))]
     assert left == [], end
+
+
+LEFT = {"bash": "compgen -A function _s || :"}
+STRICT = {"bash": "set -eu\nIFS=_:", "zsh": "setopt errexit nounset warncreateglobal", "tcsh": "", "fish": ""}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_program_is_started_and_a_strict_shell_goes_on(made: BuildRecord, tmp_path: Path, shell: str) -> None:
+    """The shell finds no program at all; and it unloads twice, as where a user removed the completion."""
+    programs.need(shell)
+    load, unload = completion_commands(Complete("stackyard", f"{made.prefix}/share"))[KINDS.get(shell, shell)]
+    begin = "autoload -Uz compinit; compinit -D -u" if shell == "zsh" else ""
+    lines = [begin, STRICT[shell], load, unload, unload, LEFT.get(shell, ""), "echo end"]
+    there = {"PATH": "/nonexistent", "HOME": str(tmp_path)}
+    assert modules.run(shell, "\n".join(lines) + "\n", there, tmp_path) == "end\n"
 
 
 @pytest.mark.real

@@ -79,14 +79,14 @@ def completion_commands(operation: ops.Complete) -> dict[str, tuple[str, str]]:
         "bash": (
             f"_{stem}_load() {{ . {bash} 2>/dev/null || . {other} 2>/dev/null && return 124; }}; "
             f"complete -F _{stem}_load {name}",
-            f"complete -r {name} 2>/dev/null; "
+            f"_{stem}_unload() {{ local IFS; unset -v IFS; complete -r {name} 2>/dev/null; "
             f"unset -f $(compgen -A function _{stem}_; compgen -A function _shtab_{stem}); "
-            f"unset -v ${{!_{stem}_@}} ${{!_shtab_{stem}_@}}",
+            f"unset -v ${{!_{stem}_@}} ${{!_shtab_{stem}_@}}; }}; _{stem}_unload || :",
         ),
         "zsh": (
             f"if (( $+functions[compdef] )); then autoload -Uz {zsh}; compdef _{name} {name}; fi",
             f"if (( $+functions[compdef] )); then compdef -d {name}; "
-            f"unfunction -m '_{name}' '_{stem}_*' '_shtab_{stem}*'; unset -m '_{stem}_*' '_shtab_{stem}*'; "
+            f"unfunction -m '_{name}' '_{stem}_*' '_shtab_{stem}*' || :; unset -m '_{stem}_*' '_shtab_{stem}*' || :; "
             f"() {{ if (( $# )); then autoload -Uz _{name}; compdef _{name} {name}; fi; }} $^fpath/_{name}(N); fi",
         ),
         "fish": (
