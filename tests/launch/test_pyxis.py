@@ -247,6 +247,23 @@ def test_a_batch_job(work: Work) -> None:
     assert logs(work) == ["0\nbusybox", "1\nbusybox"]
 
 
+def test_a_script_for_pyxis_and_its_job_see_the_same(work: Work, images: Path) -> None:
+    """The image, the mounts, the account and the directory of each rank: of the script, and of its job file."""
+    own = work.directory.parent / "own"
+    own.mkdir()
+    (own / "seen").write_text("mounted\n")
+    (images / "busybox" / "w").mkdir(exist_ok=True)
+    program = 'echo "$(cat /marker) $(cat /mnt/seen) $(pwd) $(id -u) $(touch /mnt/x 2>/dev/null || echo read-only)"'
+    for words in ("--container-workdir=/w --no-container-remap-root", "--container-remap-root"):
+        script = work.directory / "job.sh"
+        line = f"srun --container-image=busybox --container-mounts={own}:/mnt:ro {words} sh -c '{program}'"
+        script.write_text(f"#!/bin/bash\n#SBATCH -t 5 -N 2 --ntasks-per-node=1 -c 1\n{line}\n")
+        done = work.cluster.run("salloc", "-Q", "-N2", "--ntasks-per-node=1", "bash", script)
+        work.run("lint", "--fix", "job.sh", expect=None)
+        launched(work, "--job", "job.sh.job.yaml", "-g", "0")
+        assert logs(work) == done.stdout.splitlines() and "mounted" in logs(work)[0]
+
+
 @pytest.fixture(autouse=True)
 def _nothing_of_mine_in_shared_memory() -> Iterator[None]:
     yield

@@ -47,24 +47,24 @@ CONTAINERS: dict[str, tuple[str, str, str, str]] = {
     "image-reference 6": (_NODES + "srun --uenv=icon.squashfs:/user-environment ./icon\n", "icon.sq", "./icon.sq", ""),
     "image-reference 7": (_NODES + "srun sarus run --mpi docker://a/osu:6 ./osu\n", "docker://", "", ""),
     "image-reference 8": (_NODES + "srun --container-image=oras://a/b:1 ./train\n", "oras", "docker", ""),
-    "mount-reference": (
+    "image-reference 10": (
         _NODES + "srun --container-image=debian --container-mounts '/home/me/foo bar':/root ./train\n",
         "foo bar", "foo_bar", "",
     ),
-    "mount-reference 2": (
+    "image-reference 11": (
         _NODES + "srun --container-image=debian --container-mounts=/data:/data, ./train\n", "data, ", "data ", "",
     ),
-    "mount-reference 3": (
+    "image-reference 12": (
         _NODES + "srun --container-image=debian --container-mounts=input:/data ./train\n", "input", "./input", "",
     ),
-    "mount-reference 4": (
+    "image-reference 13": (
         _NODES + "srun podman-hpc run --rm -v data:/data a/torch:1 ./train\n", "data:", "./data:", "",
     ),
-    "mount-reference 5": (
+    "image-reference 14": (
         _NODES + "srun sarus run --mount=type=bind,source=/data a/t:1 ./train\n",
         "/data", "/data,destination=/data", "",
     ),
-    "mount-reference 6": (
+    "image-reference 15": (
         _NODES + "srun shifter --image=docker:a:1 --volume=/data:/etc/conf ./train\n", "/etc/conf", "/conf", "",
     ),
     "container-flag-value": (
@@ -72,20 +72,16 @@ CONTAINERS: dict[str, tuple[str, str, str, str]] = {
         "writable true", "writable", "",
     ),
     "container-flag-value 2": (
-        _ONE + "srun --container-image=debian --container-writable --container-readonly ./train\n",
-        " --container-readonly", "", "",
-    ),
-    "container-flag-value 3": (
         _ONE + "srun --container-image=debian --container-mount-home=yes ./train\n", "home=yes", "home", "",
     ),
-    "home-not-mounted": (
+    "path-not-in-image": (
         _ONE + "srun --container-image=debian --no-container-mount-home ./train $HOME/data\n", "--no-", "--", "",
     ),
-    "home-not-mounted 2": (
+    "path-not-in-image 2": (
         _ONE + "srun --container-image=debian --no-container-mount-home ./train ~/data\n",
         "--no-container-mount-home", "--container-mounts=$HOME", "",
     ),
-    "tmp-of-the-host": (
+    "path-not-in-image 3": (
         _ONE + "cp data.h5 /tmp/data.h5\nsrun --container-image=debian ./train /tmp/data.h5\n",
         "srun", "srun --container-mounts=/tmp", "",
     ),

@@ -146,9 +146,6 @@ LOSING = {
         "variables of the script in $CONDA_PREFIX/mnist.py", "18 may be the value of rack",
     ),
     "#!/bin/bash\n#SBATCH -N 2 -t 60\n": ("no launch line found: fill in program",),
-    "#!/bin/bash\n#SBATCH -N 2 -t 60\nsrun --container-image=nvcr.io/x:1 --container-mounts=/d:/d python x.py\n": (
-        "the container image nvcr.io/x:1", "the option container-mounts",
-    ),
     "#!/bin/bash\n#SBATCH -N 1 -t 60\nsrun ./first\nsrun ./second\n": ("a further launch, srun ./first",),
 }  # fmt: skip
 

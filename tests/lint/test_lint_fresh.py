@@ -172,12 +172,6 @@ def test_the_cores_of_a_node_are_not_those_of_the_nodes_that_are_left() -> None:
     assert "the head requests 80 cores, the job file 2 x 1 rank x 8 cores" in notes
 
 
-def test_an_image_that_no_launch_is_seen_to_use() -> None:
-    text = "#!/bin/bash\n#SBATCH -t 10 -n 1\n#SBATCH --image=docker:a/b:1\nsrun {}shifter ./a\n"
-    assert "--image=docker:a/b:1" in fixed(text.format("$OPTIONS "))[1]
-    assert fixed(text.format(""))[0].container == "docker:a/b:1"
-
-
 @pytest.mark.parametrize(("file", "kept"), [("core.sh", True), ("v/bin/activate", False), ("~/.bashrc", False)])
 def test_variables_that_a_sourced_script_may_use(file: str, kept: bool) -> None:
     intent, _ = fixed(f"{HEAD}parameters='-t 1'\nsource {file}\nother=2\nsrun ./a\n")

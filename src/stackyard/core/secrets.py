@@ -388,6 +388,7 @@ def shown(text: str, *, base: bool = False) -> str:
         if parts is None:
             return match.group()
         secret = parts.user if parts.scheme.lower() in _WEB else ":" in parts.user
+        secret = secret and not parts.host.startswith("sha256:")  # an image, docker://NAME:TAG@DIGEST
         user = HIDDEN if secret else parts.user
         rest = _without_tokens(parts.rest, False, base) if parts.scheme.lower() in _WEB else parts.rest
         return f"{parts.vcs}{parts.scheme}://{user}{'@' if user else ''}{parts.host}{rest}"

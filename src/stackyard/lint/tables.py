@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stackyard.launch.request.options import Table, names
 from stackyard.launch.request.starters import MPIRUN
-from stackyard.lint.systems import WORDS
+from stackyard.lint.systems import FLAGS, VALUED, WORDS
 
 _SLURM_VALUED = names(  # slurm/src/common/slurm_opt.c: what srun and sbatch share, and sbatch's own
     "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment "
@@ -39,8 +39,7 @@ SBATCH = Table(_SLURM_VALUED, _SLURM_FLAGS, _SLURM_OPTIONAL)
 
 PLUGIN_OPTIONS = frozenset(
     [
-        *WORDS["valued"],
-        *WORDS["flags"],
+        *WORDS,
         "clearenv",
         "entrypoint",
         "ccm",
@@ -81,12 +80,12 @@ _SRUN_VALUED = {
         "wait cpu-bind env ear ear-policy ear-cpufreq pack-group accel-bind ignore-signals jobid msg-timeout treewidth",
         "r:relative T:threads W:wait",
     ),
-    **WORDS["valued"],
+    **VALUED,
     "cpu_bind": "cpu-bind",
 }
 SRUN = Table(
     _SRUN_VALUED,
-    {**_SRUN_FLAGS, **WORDS["flags"]},
+    {**_SRUN_FLAGS, **FLAGS},
     names(
         "exclusive kill-on-bad-exit immediate bcast compress send-libs nice propagate resv-ports x11",
         "K:kill-on-bad-exit I:immediate",

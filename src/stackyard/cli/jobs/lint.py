@@ -15,7 +15,7 @@ from stackyard.cli.context import Context
 from stackyard.cli.findings import WORDS, show_finding
 from stackyard.cli.help import verb
 from stackyard.cli.output import echo, show_json
-from stackyard.core.errors import Where
+from stackyard.core.errors import ManyErrors, StackyardError, Where
 from stackyard.core.findings import counted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _WIDEST = 110
 def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, as_json: bool) -> None:
     """Check batch scripts (#SBATCH, #BSUB, #PBS, #flux) and report what they request, what is wrong and how to fix it.
 
-    Exit status 0: clean, or only notes; 3: at least one finding.
+    Exit status 0: clean, or only notes; 3: at least one finding; 2: --fix made no job file, with the reason.
     """
     from stackyard.lint.api import lint_file
 
@@ -48,9 +48,11 @@ def command(context: Context, files: tuple[Path, ...], fix: bool, notes: bool, a
             _show(path, report, notes)
         if len(files) > 1:
             _show_total(reports)
-    if fix:
-        for path, report in zip(files, reports, strict=True):
-            _fix(path, report)
+    refused = (
+        [problem for path, report in zip(files, reports, strict=True) for problem in _fix(path, report)] if fix else []
+    )
+    if refused:
+        raise refused[0] if len(refused) == 1 else ManyErrors(refused)
     worst = max(report.exit_code for report in reports)
     if worst:
         raise click.exceptions.Exit(worst)
@@ -109,12 +111,16 @@ def _cut(text: str) -> str:
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 
-def _fix(path: Path, report: Any) -> None:
+def _fix(path: Path, report: Any) -> Sequence[StackyardError]:
+    """Write the job file of one script; the reasons why none can be made."""
     from stackyard.launch.api.jobs import job_text
     from stackyard.lint.api import to_intent
     from stackyard.yard.api import write_text
 
-    intent, notes = to_intent(report.script)
+    try:
+        intent, notes = to_intent(report.script)
+    except ManyErrors as error:
+        return error.problems
     target = path.with_name(path.name + ".job.yaml")
     write_text(target, job_text(intent, [f"generated from {path.name} by stackyard lint --fix", *notes]))
     echo(f"wrote {_short(target)}" + ("" if intent.unanswered else f": stackyard submit --job {_short(target)}"))
@@ -127,3 +133,4 @@ def _fix(path: Path, report: Any) -> None:
         echo(f"    {said} {note}")
     if intent.unanswered:
         echo("  submit refuses it until the lines of `unanswered` in it are removed")
+    return ()

@@ -25,7 +25,7 @@ from stackyard.launch.plan.backends.base import HELPERS
 from stackyard.launch.plan.model import RankProgram, Reason, Wrapper
 from stackyard.launch.plan.runtimes.base import RuntimeInput
 from stackyard.launch.plan.staging import VARIABLE, image_path, staged_image
-from stackyard.launch.request.intent import Intent
+from stackyard.launch.request.intent import OWN_DIRECTORY, Intent
 
 if TYPE_CHECKING:
     from stackyard.inputs.sites.bindings import HostBindings
@@ -73,8 +73,11 @@ def wrap(
     runtime = runtimes.choose(intent.runtime or site.launch.container.runtime, image, environ)
     runtime.require(environ)
     bindings = _bindings(site)
-    policy = bindings.applied(site.launch.container, runtime.libraries)
+    policy = _with_own(bindings.applied(site.launch.container, runtime.libraries), intent)
     cwd = intent.cwd or str(Path.cwd())
+    if intent.workdir == OWN_DIRECTORY and not runtime.starts_in_image:
+        raise InputError(f"{runtime.name} starts a program in a directory of the host, and not in the image's own",
+                         hint="name a directory in workdir, or leave it out for the working directory")  # fmt: skip
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
     if staged and runtime.kind == "inside":
         raise InputError(f"--stage: an image of {runtime.name} cannot mount what is copied to the nodes first",
@@ -87,6 +90,7 @@ def wrap(
         **({stack_root: "the stack"} if stack_root else {}),
     }
     fixed = list(why)
+    why |= dict.fromkeys(intent.mounts, "a mount of the job")
     wire = runtime.wires(program is not None and program.mpi)
     binds = (*policy.binds, *(b for b in dict.fromkeys(fixed) if b not in policy.binds), *wire, *staged)
     path = tuple(reversed([o.directory for o in change if isinstance(o, Prepend) and o.variable == "PATH"]))
@@ -94,7 +98,8 @@ def wrap(
     apart = APART if runtime.apart and program is not None and program.mpi and layout.ranks_per_node > 1 else {}
     # checked with the image as it is named, run with the copy on the node
     variables = {**apart, **policy.variables}
-    inside = RuntimeInput(staged_image(intent) or image, cwd, policy, gpu, binds, path, variables, why)
+    directory = _directory(intent, cwd)
+    inside = RuntimeInput(staged_image(intent) or image, directory, policy, gpu, binds, path, variables, why)
     runtime.check(replace(inside, image=image))
     wrapper = runtime.wrapper(inside)
     reasons = (*wrapper.reasons, *_of_apart(apart), *_of_bindings(site))
@@ -103,6 +108,17 @@ def wrap(
     on_disk = not staged_image(intent) and not is_image_name(image)
     shared = tuple(path for path in (*fixed, *((image,) if on_disk else ())) if path not in needed)
     return replace(wrapper, needed=needed, shared=shared, host_mpi=bindings.mpi.library, reasons=reasons)
+
+
+def _directory(intent: Intent, cwd: str) -> str:
+    """Where the program starts in the image; empty: in the image's own directory."""
+    return "" if intent.workdir == OWN_DIRECTORY else intent.workdir or cwd
+
+
+def _with_own(policy: ContainerPolicy, intent: Intent) -> ContainerPolicy:
+    """The site's settings with the job's own mounts and words."""
+    more = {"binds": (*policy.binds, *intent.mounts), "options": (*policy.options, *intent.container_options)}
+    return policy.model_copy(update=more)
 
 
 def _sources(policy: ContainerPolicy) -> list[str]:

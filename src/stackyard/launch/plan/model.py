@@ -203,7 +203,7 @@ class Wrapper:
     `host_mpi`: the library of the MPI that the ranks are to load, outside of the image. `directories`: of the run
     directory, which must exist before a rank starts. `launcher`: words for the launcher in place of words before the
     program, with reasons; ``{step}`` in them is the directory of the step. `inside`: with them each task starts in an
-    image already. `pulled`: the nodes pull the image, which may take long.
+    image already, and goes to `workdir`, if that is not empty. `pulled`: the nodes pull the image, which may take long.
     """
 
     argv: tuple[str, ...]
@@ -219,6 +219,7 @@ class Wrapper:
     directories: tuple[str, ...] = ()
     launcher: tuple[Reason, ...] = ()
     inside: bool = False
+    workdir: str = ""
     pulled: bool = False
 
 

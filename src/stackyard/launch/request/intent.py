@@ -21,6 +21,8 @@ from stackyard.inputs.reading.words import (
 from stackyard.launch.request.roles import MOST_NODES, OWN, Count, Role, nodes_of, problem, without_secrets
 
 M = TypeVar("M", bound=LateModel)
+OWN_DIRECTORY = "image"
+"""The `workdir` of a job that starts in the directory that the image itself names."""
 
 
 class BatchOptions(LateModel):
@@ -84,6 +86,9 @@ class Intent(LateModel):
     stack: str = Field("", description="A published revision, e.g. pytorch/2.13")
     container: OptionalPath = Field("", description="An image to run in: a file, a directory, or that of a registry")
     runtime: Word = Field("", description="The container runtime, as launch.container.runtime of site.yaml")
+    mounts: tuple[Word, ...] = Field((), description="More of the host in the image: SOURCE[:TARGET[:ro]]")
+    workdir: OptionalPath = Field("", description="Where the program starts in the image, or `image`; empty: in cwd")
+    container_options: tuple[str, ...] = Field((), description="More words for the runtime, besides the site's")
     stage: tuple[StagedPath, ...] = Field(
         (), description="Files and directories to copy to every node before the ranks start; stack: the image"
     )
@@ -123,6 +128,9 @@ class Intent(LateModel):
 
     def checked(self) -> None:
         """Raise ValueError if values contradict each other; the number of nodes follows from the roles."""
+        inside = next((name for name in ("mounts", "workdir", "container_options") if getattr(self, name)), "")
+        if inside and not (self.container or any(role.container for role in self.roles.values())):
+            raise ValueError(f"{inside} is for a job in an image: container is not set")
         if self.roles:
             self.__dict__["nodes"] = self._nodes_of_roles()
         elif self.least_nodes > self.nodes:

@@ -47,7 +47,7 @@ def inside_text(step: StepPaths, file: StepFile, plan: Plan) -> str:
         _GO,
         common.loopback(file),
         "sy_environment\n",
-        programs.directory(plan.cwd),
+        programs.directory(next(wrapper.workdir for wrapper in plan.wrappers if wrapper.inside)),
         programs.positional(plan),
         _RUN,
     )  # fmt: skip

@@ -9,14 +9,16 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from stackyard.core.errors import InputError, ManyErrors, Where
 from stackyard.core.secrets import HIDDEN
 from stackyard.inputs.reading.validate import said
 from stackyard.launch.request.intent import BatchOptions, Intent
 from stackyard.lint.fix.closing import close
+from stackyard.lint.fix.enclosed import enclose
 from stackyard.lint.fix.head import head
 from stackyard.lint.fix.hidden import SECRET, without_secrets
 from stackyard.lint.fix.making import IntentDraft
-from stackyard.lint.fix.program import container, interpreter_kept, named_image, plain_words, program_of_shell
+from stackyard.lint.fix.program import container, interpreter_kept, plain_words, program_of_shell
 from stackyard.lint.fix.prologue import OWN_VARIABLES, lines_before, place_of
 from stackyard.lint.fix.rest import left_out
 from stackyard.lint.fix.size import sizes
@@ -27,8 +29,10 @@ from stackyard.lint.script import Script, parse_script
 from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import CLOSE, OPEN, command_name, is_known, shown
 from stackyard.lint.smallcommands import is_no_program
+from stackyard.lint.systems import of_program
 
 M = TypeVar("M", bound=BaseModel)
+_HINT = "keep the script for sbatch, or change this line"
 _LONGEST_NAME = 200
 """Characters of a command's name beyond which it is not a function's: it would be searched for."""
 _BACKENDS = {"torchrun": "torchrun", "accelerate": "torchrun", "deepspeed": "deepspeed", "horovodrun": "horovod"}
@@ -38,6 +42,9 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     """The intent of a batch script, and a sentence for each part that could not be converted.
 
     The last launch of the script is converted; earlier ones (staging, ``hostname``) are listed in the notes.
+
+    Raises:
+        InputError: a job without some part of the script would run on the bare host, or in another image.
     """
     if (plain := without_secrets(script.text)) != script.text:
         script = parse_script(plain, script.name, script.dialect)
@@ -68,7 +75,10 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
         line = started.line if started else 1
         making.note(line, "the script runs in the home directory, the job file where it is submitted")
     # everything else is noted: nothing of the script is dropped without a sentence
-    _image_of_head(making)
+    enclose(case, making, case.chain(main) if main else [])
+    if making.refused:
+        raise ManyErrors([InputError(f"no job file can be made: {why}", where=Where(script.name, line), hint=_HINT)
+                          for line, why in dict.fromkeys(making.refused)])  # fmt: skip
     for number, text in script.foreign:
         making.note(number, f"a directive that is not supported, {text}")
     if script.unreached:
@@ -83,14 +93,6 @@ def to_intent(script: Script) -> tuple[Intent, list[str]]:
     questions = {shown(note) for note in making.asked}
     open_ = tuple(note for note in notes if note in questions)
     return _valid(Intent, {**values, "batch": batch, "unanswered": open_}, making.notes), notes
-
-
-def _image_of_head(making: IntentDraft) -> None:
-    """Use the image in a directive (Shifter's plugin), if no launch uses it."""
-    for directive in making.script.directives if not making.values.get("container") else ():
-        for option in directive.options if directive.state == "read" else ():
-            if option.written in ("image", "container-image") and option.value:
-                making.ask(directive.line, f"--{option.written}={option.value}")
 
 
 def _valid(model: type[M], values: dict[str, Any], notes: list[str]) -> M:
@@ -134,10 +136,8 @@ def _program(case: Case, making: IntentDraft, launch: Launch) -> None:
     if backend:
         making.values["backend"] = backend
     inside = next((member for member in chain if member.kind == "container"), None)
-    if inside:
+    if inside and not of_program(command_name(inside.word)):
         container(making, inside)
-    elif image := launch.get("container-image"):
-        named_image(making, launch.line, image)
     words = last.program[len(_assigned(last)) :]
     if len(words) > 2 and words[0].rsplit("/", 1)[-1] in ("bash", "sh"):
         words = program_of_shell(case, making, last, words)

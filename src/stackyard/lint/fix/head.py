@@ -14,6 +14,7 @@ from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.request import alike_chunks, gpus_of, number
 from stackyard.lint.rules.base import Case, is_template
 from stackyard.lint.rules.heads.headoptions import directive_misspelt
+from stackyard.lint.systems import WORDS
 from stackyard.lint.tables import HEADS
 
 _NAMES = {
@@ -122,7 +123,7 @@ def _carry(making: IntentDraft, directive: Directive, option: Option) -> None:
     kind, name, value = making.script.scheduler, option.name, option.value
     known = _NAMES.get(kind, {}).get(name)
     if not name:
-        if option.written not in ("image", "container-image") or not value:
+        if option.written not in WORDS:  # of a container: `enclosed` has them
             making.note(directive.line, (value and f"--{option.written} {value}") or directive.text)
     elif making.script.own:
         _of_plugin(making, directive, option, making.script.own)

@@ -18,6 +18,8 @@ class IntentDraft:
     values: dict[str, Any] = field(default_factory=dict)
     batch: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
+    """Why no job file can be made, with lines."""
     asked: set[str] = field(default_factory=set)
     """Those of the notes without an answer to which the job would not do what the script does."""
 

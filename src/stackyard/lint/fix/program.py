@@ -39,21 +39,20 @@ def program_of_shell(case: Case, making: IntentDraft, last: Launch, words: tuple
 def container(making: IntentDraft, launch: Launch) -> None:
     """Carry over the image, and note each option of the container except those for GPUs."""
     words = launch.words[: len(launch.words) - len(launch.program)]
-    image = words[-1] if words and "shifter" not in launch.word else launch.get("image") or _head_image(making)
-    named_image(making, launch.line, image)
+    _named_image(making, launch.line, words[-1] if words else "")
     if words[1:2] == ("run",):
         making.ask(launch.line, f"the run script of the image, which {launch.word} run starts")
     values = {option.value for option in launch.reading.options}
-    for word in words[:-1] if "shifter" not in launch.word else ():
+    for word in words[:-1]:
         if word.startswith(OPEN) and word.endswith(CLOSE) and word not in values:
             making.ask(launch.line, f"the container options in {word}")
-    own = {"nv", "rocm", "nvccli", "image"} | ({"env"} if not launch.via else set())  # carried as variables
+    own = {"nv", "rocm", "nvccli"} | ({"env"} if not launch.via else set())  # carried as variables
     for option in launch.reading.options:
         if option.name not in own:
             making.ask(launch.line, f"the container option --{option.name or option.written} {option.value}".strip())
 
 
-def named_image(making: IntentDraft, line: int, image: str) -> None:
+def _named_image(making: IntentDraft, line: int, image: str) -> None:
     """Carry over an image by its file; note one of a registry, or with a name known only at run time."""
     if not image or not is_known(image) or image.startswith("-"):
         making.ask(line, f"the container image {shown(image) or 'is not found'}")
@@ -61,11 +60,3 @@ def named_image(making: IntentDraft, line: int, image: str) -> None:
     making.values["container"] = image
     if not image.endswith(IMAGES) and not image.startswith(("/", "./")):
         making.ask(line, f"the container image {image}: a job file takes a file or a directory")
-
-
-def _head_image(making: IntentDraft) -> str:
-    """The image in a directive, as for Shifter's plugin."""
-    options = (
-        option for directive in making.script.directives if directive.state == "read" for option in directive.options
-    )
-    return next((option.value for option in options if option.written == "image"), "")

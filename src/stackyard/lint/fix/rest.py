@@ -15,9 +15,10 @@ from stackyard.lint.shell.commands import parse_shell
 from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import shown
 from stackyard.lint.smallcommands import is_quiet
+from stackyard.lint.systems import WORDS
 
 _CARRIED = {
-    "srun": "nodes ntasks ntasks-per-node cpus-per-task gpus-per-node gpus-per-task gres gpus export container-image "
+    "srun": "nodes ntasks ntasks-per-node cpus-per-task gpus-per-node gpus-per-task gres gpus export "
     "label kill-on-bad-exit wait unbuffered verbose",
     "jsrun": "nrs rs_per_host tasks_per_rs cpu_per_rs gpu_per_rs env",
     "mpirun": "np ppn depth x env",
@@ -176,6 +177,8 @@ def _options(making: IntentDraft, launch: Launch) -> None:
             continue
         if option.name in _PLACING:
             making.note(launch.line, f"the option {text} of {launch.word}: Stackyard places the ranks")
+        elif launch.kind == "srun" and option.name in WORDS:
+            continue  # of a container: `enclosed` has them
         elif option.name not in carried or not option.name:
             making.ask(launch.line, f"the option {text} of {launch.word}")
         elif option.name.startswith(("gres", "gpus")) and _GPU_KIND.match(option.value):

@@ -11,8 +11,6 @@ from stackyard.lint.launches import Launch
 from stackyard.lint.rules.base import Case, Hit, rule
 from stackyard.lint.shell.words import is_known, shown
 from stackyard.lint.systems import EDF, PODMAN, PYXIS, UENV
-from stackyard.lint.systems.base import Fault
-from stackyard.lint.systems.pyxis import AGAINST, FLAGS
 from stackyard.lint.systems.uses import ContainerUse, Given, uses
 
 _SLURM_INSIDE = re.compile(r"slurm|munge")
@@ -63,40 +61,25 @@ def container_without_image(case: Case) -> Iterator[Hit]:
 
 @rule(
     "image-reference",
-    why="Each program has its own grammar for the names of images: Enroot ends a registry with #, Docker's with /",
-    example="srun --container-image=nvcr.io/nvidia/pytorch:25.01-py3 python train.py",
-    instead="srun --container-image=nvcr.io#nvidia/pytorch:25.01-py3 python train.py",
+    why="Each program has its own grammar for images and mounts: Enroot ends a registry with #, Docker's with /",
+    example="srun --container-image=nvcr.io/nvidia/pytorch:25.01-py3 --container-mounts=data:/data ./train",
+    instead="srun --container-image=nvcr.io#nvidia/pytorch:25.01-py3 --container-mounts=./data:/data ./train",
 )
 def image_reference(case: Case) -> Iterator[Hit]:
-    """An image, an EDF or a uenv under a name that this program takes for something else, or rejects."""
+    """An image, an EDF, a uenv or a mount in a form that its program rejects, or takes for something else."""
     for directive in case.script.directives if case.script.scheduler == "slurm" else ():
         cut = re.search(r"--container-image(?:=|\s+)([^\s#\"'\\]+)#([^\s\"']+)", directive.text)
         if cut and directive.state == "read":
             yield Hit(directive.line, f"sbatch takes # for the beginning of a comment: the image is {cut[1]}",
                       f"#SBATCH --container-image={cut[1]}\\#{cut[2]}", "refused")  # fmt: skip
     for use in uses(case):
-        for given in use.of("image")[:1]:
-            faults = [] if _UNFILLED.search(given.value) else use.system.faults(given.value)
-            yield from (_hit(fault, given.line) for fault in faults)
+        images = [(fault, each.line) for each in use.of("image")[:1] for fault in use.system.faults(each.value)]
+        for fault, line in (*images, *use.binds[1]):
+            if not _UNFILLED.search(fault.text):
+                yield Hit(line, shown(fault.text), shown(fault.better), fault.severity)
 
 
 _UNFILLED = re.compile(r"<[^>]*>|\{\{|\{%")
-
-
-def _hit(fault: Fault, line: int) -> Hit:
-    return Hit(line, shown(fault.text), shown(fault.better), fault.severity)
-
-
-@rule(
-    "mount-reference",
-    why="The step ends before the program starts, or finds another directory than the one that was meant",
-    example="srun --container-image=./i.sqsh --container-mounts=data:/data python train.py",
-    instead="srun --container-image=./i.sqsh --container-mounts=./data:/data python train.py",
-)
-def mount_reference(case: Case) -> Iterator[Hit]:
-    """A directory of the host in a form that the container's program rejects, or takes for something else."""
-    for use in uses(case):
-        yield from (_hit(fault, line) for fault, line in use.binds[1] if not _UNFILLED.search(fault.text))
 
 
 @rule(
@@ -107,19 +90,15 @@ def mount_reference(case: Case) -> Iterator[Hit]:
     instead="srun --container-image=./i.sqsh --container-writable python train.py",
 )
 def container_flag_value(case: Case) -> Iterator[Hit]:
-    """``true`` or ``false`` behind a switch of Pyxis, or switches against each other."""
+    """``true`` or ``false`` behind a switch of Pyxis."""
     for use in uses(case):
-        given = {each.name: each for each in use.given}
-        for each in use.given if use.system in (PYXIS, EDF) else ():
-            if each.name in FLAGS and each.value and each.place != "variable":
+        launch, switches = use.launch, use.system.table.flags if use.system in (PYXIS, EDF) else {}
+        for each in use.given:
+            if each.name in switches and each.value and each.place != "variable":
                 yield Hit(each.line, f"--{each.name} takes no value", f"--{each.name}")
-            against = given.get(AGAINST.get(each.name, ""))
-            if against and against.place == each.place != "variable":
-                yield Hit(each.line, f"Pyxis rejects --{each.name} together with --{against.name}", "one of them")
-        launch = use.launch
-        if launch and use.system in (PYXIS, EDF) and launch.program[:1] and launch.program[0] in _VALUES:
+        if launch and launch.program[:1] and launch.program[0] in _VALUES:
             before = launch.words[len(launch.words) - len(launch.program) - 1]
-            if before.lstrip("-") in FLAGS:
+            if before.lstrip("-") in switches:
                 yield Hit(launch.line, f"{before} takes no value: {launch.program[0]} is the program", before)
 
 
@@ -127,52 +106,34 @@ _VALUES = ("true", "false", "yes", "no", "1", "0")
 
 
 @rule(
-    "home-not-mounted",
-    why="Pyxis mounts the home directory only if it is asked to, by the option or by the site",
+    "path-not-in-image",
+    why="A container of Pyxis has an empty /tmp of its own, and the home directory only by an option or by the site",
     example="srun --container-image=./i.sqsh --no-container-mount-home python ~/train.py",
     instead="srun --container-image=./i.sqsh --container-mount-home python ~/train.py",
 )
-def home_not_mounted(case: Case) -> Iterator[Hit]:
-    """A program that names the home directory, which is not in the image; a note where the site may mount it."""
-    for use in uses(case):
-        names = {each.name for each in use.given}
-        if use.system is not PYXIS or not use.launch or "container-mount-home" in names or not use.image:
-            continue
-        used = re.search(r"(?:\$\{?HOME\b\}?|(?:^|(?<=[\s\"'=]))~)(?:/[^\s\"';:,]*)?", case.program_text(use.launch))
-        places = [shown(bind.target) for bind, _ in use.binds[0]]
-        inside = any(re.match(r"\$\{?HOME\b|/home\b|/users?\b|~", place) for place in places)
-        if used and not inside and "ENROOT_MOUNT_HOME" not in case.script.code:
-            severity: Severity | None = None if "no-container-mount-home" in names else "note"
-            yield Hit(use.launch.line, f"{used[0]} is in the home directory, which is not in the image",
-                      "--container-mount-home", severity)  # fmt: skip
-
-
-@rule(
-    "tmp-of-the-host",
-    why="Enroot gives each container a /tmp of its own, which is empty",
-    example="cp d.h5 /tmp/d.h5\nsrun --container-image=./i.sqsh ./train /tmp/d.h5",
-    instead="cp d.h5 /tmp/d.h5\nsrun --container-image=./i.sqsh --container-mounts=/tmp:/tmp ./train /tmp/d.h5",
-)
-def tmp_of_the_host(case: Case) -> Iterator[Hit]:
-    """A file in /tmp that an earlier command makes on the host, and a program in an image reads."""
+def path_not_in_image(case: Case) -> Iterator[Hit]:
+    """A program in an image that names the home directory, or a file that an earlier command makes in /tmp."""
     for use in uses(case):
         if use.system is not PYXIS or not use.launch or use.encloses or not use.image:
             continue
-        own = {bind.target for bind, _ in use.binds[0]}
-        for path in re.findall(r"(?<![\w.])/tmp/[\w.-]+", case.program_text(use.launch)):
-            before = (
-                each for each in case.script.commands if each.line < use.launch.line and not _contained(case, each.line)
-            )
-            writer = next((each for each in before if path in " ".join(each.argv)), None)
-            if writer and not any(path.startswith(target) for target in own):
-                yield Hit(
-                    use.launch.line, f"{path} of line {writer.line} is not in the image", "--container-mounts=/tmp:/tmp"
-                )
-                return
-
-
-def _contained(case: Case, line: int) -> bool:
-    return any(use.launch and use.launch.line == line for use in uses(case))
+        names, text = {each.name for each in use.given}, case.program_text(use.launch)
+        places = tuple(shown(bind.target) for bind, _ in use.binds[0])
+        home = re.search(r"(?:\$\{?HOME\b\}?|(?:^|(?<=[\s\"'=]))~)(?:/[^\s\"';:,]*)?", text)
+        mounted = "container-mount-home" in names or any(
+            re.match(r"\$\{?HOME\b|/home\b|/users?\b|~", p) for p in places
+        )
+        if home and not mounted and "ENROOT_MOUNT_HOME" not in case.script.code:
+            severity: Severity | None = None if "no-container-mount-home" in names else "note"
+            yield Hit(use.launch.line, f"{home[0]} is in the home directory, which is not in the image",
+                      "--container-mount-home", severity)  # fmt: skip
+        for path in re.findall(r"(?<![\w.])/tmp/[\w.-]+", text)[:1]:
+            before = [
+                each for each in case.script.commands if each.line < use.launch.line and path in " ".join(each.argv)
+            ]
+            made = [each for each in before if "container-image" not in " ".join(each.argv)]
+            if made and not path.startswith(tuple(places)):
+                text = f"{path} of line {made[0].line} is not in the image"
+                yield Hit(use.launch.line, text, "--container-mounts=/tmp:/tmp")
 
 
 @rule(

@@ -171,10 +171,8 @@ def activate_per_rank_in_script(case: Case) -> Iterator[Hit]:
 
 def _in_image(case: Case, outer: Launch) -> bool:
     """Whether the tasks run in an image that srun itself mounts: Pyxis, uenv, CSCS's container engine."""
-    words = {option.written for option in outer.reading.options} | {
-        option.written
-        for directive in case.script.directives
-        if directive.state == "read"
-        for option in directive.options
-    }
-    return bool(words & {"container-image", "container-name", "environment", "uenv", "image", "container"})
+    options = (option for each in case.script.directives if each.state == "read" for option in each.options)
+    return any(option.written in _IMAGES for option in (*outer.reading.options, *options))
+
+
+_IMAGES = ("container-image", "container-name", "environment", "uenv", "image", "container")

@@ -9,19 +9,15 @@ from stackyard.lint.systems.sarus import SARUS
 from stackyard.lint.systems.shifter import SHIFTER
 from stackyard.lint.systems.uenv import UENV
 
-__all__ = ["EDF", "OF_SRUN", "PODMAN", "PYXIS", "SARUS", "SHIFTER", "TABLE", "UENV", "WORDS", "System", "of_program"]
+__all__ = ["EDF", "FLAGS", "PODMAN", "PYXIS", "SARUS", "SHIFTER", "TABLE", "UENV", "VALUED", "WORDS", "of_program"]
 
 TABLE = (EDF, UENV, PYXIS, SHIFTER, PODMAN, SARUS)
 """All of them; of those that srun starts, the first whose own options are there is meant."""
 OF_SRUN = tuple(system for system in TABLE if not system.programs)
-WORDS = {
-    "valued": {
-        **{name: name for system in OF_SRUN for name in system.table.valued},
-        **names("image volume module"),
-    },
-    "flags": {name: name for system in OF_SRUN for name in system.table.flags},
-}
-"""Their options of srun and sbatch; the last three of the valued ones are those of Shifter's plug-in."""
+VALUED = {name: name for system in OF_SRUN for name in system.table.valued} | names("image volume module")
+FLAGS = {name: name for system in OF_SRUN for name in system.table.flags}
+WORDS = frozenset((*VALUED, *FLAGS))
+"""Their options of srun and sbatch; an image, volumes and modules are those of Shifter's plug-in."""
 
 
 def of_program(word: str) -> System | None:

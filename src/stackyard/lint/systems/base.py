@@ -50,13 +50,14 @@ class System:
         runtime: its name in ``launch.container.runtime``; empty if `launch` does not start it.
         table: its options, of the program before the ranks' or of srun and sbatch.
         meanings: of each option, by its canonical name. image; binds: host directories in it; workdir: where the
-            program starts; root: its user is root; variables: what passes from the host; kept: a word that the same
+            program starts; variables: what passes from the host; kept: a word that the same
             system takes from a job file; ours: what Stackyard does by itself. Another text is the reason for which no
             job file is made.
         programs: the names of the program before the ranks', with the verb that starts a container; empty if srun does.
         environment: options by the variable that stands for them, where the line has none.
         binds: the directories in the value of an option, and what is wrong with it.
         faults: what is wrong with the name of an image.
+        registry: whether an image without a path is that of a registry.
         encloses: whether ``#SBATCH`` puts the batch script itself into the image.
         positional: whether the image is the word before the program.
     """
@@ -69,12 +70,14 @@ class System:
     environment: Mapping[str, str] = field(default_factory=dict)
     binds: Callable[[str], Found] = lambda value: ([], [])
     faults: Callable[[str], list[Fault]] = lambda image: []
+    registry: bool = True
     encloses: bool = False
     positional: bool = False
 
-    def means(self, option: str) -> str:
-        """The meaning of one of its options."""
-        return self.meanings.get(option, "kept")
+    @property
+    def words(self) -> frozenset[str]:
+        """The names of its options, one for each."""
+        return frozenset((*self.table.valued.values(), *self.table.flags.values(), *self.meanings))
 
 
 def meant(**names: str) -> dict[str, str]:

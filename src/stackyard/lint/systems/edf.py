@@ -22,12 +22,7 @@ def faults(environment: str) -> list[Fault]:
 
 
 EDF = System(
-    name="the container engine",
-    runtime="edf",
-    table=Table({**pyxis.VALUED, **names("environment")}, pyxis.FLAGS),
+    name="the container engine", runtime="edf", table=Table({**pyxis.VALUED, **names("environment")}, pyxis.FLAGS),
     meanings={**pyxis.MEANINGS, "environment": "image", "container-image": _ANOTHER},
-    environment=pyxis.PYXIS.environment,
-    binds=pyxis.binds,
-    faults=faults,
-    encloses=True,
-)
+    environment=pyxis.PYXIS.environment, binds=pyxis.binds, faults=faults, registry=False, encloses=True,
+)  # fmt: skip

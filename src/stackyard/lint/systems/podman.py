@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from stackyard.launch.request.options import Table, names
 from stackyard.lint.systems.base import Bind, Fault, Found, System, colon_binds, is_path, meant, slashed
-
-MODULES = "gpu mpi cuda-mpi nccl openmpi-pmi2 openmpi-pmix cvmfs cfs scratch home jupyter"
-"""The switches of podman-hpc's own modules; a site may have more."""
 
 
 def binds(value: str) -> Found:
@@ -29,52 +24,38 @@ def keyed(value: str, program: str) -> Found:
     """The directory of ``--mount=type=bind,source=SRC,destination=DST[,readonly]``."""
     items = dict(item.partition("=")[::2] for item in value.split(","))
     source, target = (next((items[key] for key in keys if key in items), "") for keys in (_SOURCE, _TARGET))
-    if items.get("type", "bind") != "bind" or not source or not target:
-        example = "type=bind,source=SRC,destination=DST"
-        wrong = Fault(f"{program} rejects the mount {value}", example)
-        return [], [wrong] if items.get("type", "bind") == "bind" or program == "Sarus" else []
-    flags = "ro" if items.keys() & {"readonly", "ro"} else ""
-    return [Bind(source, target, flags)], []
+    if items.get("type", "bind") != "bind":
+        return [], []
+    if not source or not target:
+        return [], [Fault(f"{program} rejects the mount {value}", "type=bind,source=SRC,destination=DST")]
+    return [Bind(source, target, "ro" if items.keys() & {"readonly", "ro"} else "")], []
 
 
 _SOURCE, _TARGET = ("source", "src"), ("destination", "dst", "target")
 
 
-def faults(image: str) -> list[Fault]:
-    """What is wrong with a reference."""
-    return slashed(image, "podman", ("docker", "oci", "dir", "docker-archive"))
-
-
-def is_root(option: str, value: str) -> bool:
-    """Whether ``--user`` names root, as podman runs without it."""
-    return option != "user" or bool(re.match(r"(?:0|root)(?::|$)", value))
-
-
+_VALUED = (
+    "volume mount workdir env env-file user entrypoint network net ipc pid shm-size name device security-opt ulimit "
+    "group-add cap-add cap-drop annotation label hostname userns cgroups memory cpus cpuset-cpus pull platform arch "
+    "add-host dns log-driver restart runtime tmpfs uts storage-opt gpus hooks-dir stop-timeout"
+)
+_SWITCHES = (  # the last ones are of podman-hpc's own modules; a site may have more
+    "rm interactive tty privileged read-only detach init env-host no-hosts quiet tls-verify replace sig-proxy gpu mpi "
+    "cuda-mpi nccl openmpi-pmi2 openmpi-pmix cvmfs cfs scratch home jupyter"
+)
+_SCHEMES = ("docker", "oci", "dir", "docker-archive")
 PODMAN = System(
-    name="podman-hpc",
-    runtime="podman-hpc",
+    name="podman-hpc", runtime="podman-hpc", programs={"podman-hpc": "run", "podman-hpc.py": "run"}, positional=True,
+    binds=binds, faults=lambda image: slashed(image, "podman", _SCHEMES),
     table=Table(
-        names(
-            "volume mount workdir env env-file user entrypoint network net ipc pid shm-size name device security-opt "
-            "ulimit group-add cap-add cap-drop annotation label hostname userns cgroups memory cpus cpuset-cpus pull "
-            "platform arch add-host dns log-driver restart runtime tmpfs uts storage-opt gpus hooks-dir stop-timeout",
-            "v:volume w:workdir e:env u:user h:hostname l:label m:memory",
-        ),
-        names(
-            f"{MODULES} rm interactive tty privileged read-only detach init env-host no-hosts quiet tls-verify replace "
-            "sig-proxy",
-            "i:interactive t:tty d:detach q:quiet",
-        ),
+        names(_VALUED, "v:volume w:workdir e:env u:user h:hostname l:label m:memory"),
+        names(_SWITCHES, "i:interactive t:tty d:detach q:quiet"),
     ),
     meanings={
-        **meant(image="image", binds="volume mount", workdir="workdir", variables="env", root="user"),
+        **meant(image="image", binds="volume mount", workdir="workdir", variables="env"),
         **meant(ours="rm quiet interactive tty name replace"),
         "detach": "a container that goes on beside the job",
         "env-file": "variables in a file of podman's",
         "entrypoint": "another entrypoint: name its program in `program`",
     },
-    programs={"podman-hpc": "run", "podman-hpc.py": "run"},
-    binds=binds,
-    faults=faults,
-    positional=True,
-)
+)  # fmt: skip

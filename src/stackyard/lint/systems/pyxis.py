@@ -14,12 +14,8 @@ FLAGS = names(
     "container-mount-home no-container-mount-home container-remap-root no-container-remap-root container-entrypoint "
     "no-container-entrypoint container-entrypoint-log container-writable container-readonly"
 )
-AGAINST = {name: f"no-{name}" for name in FLAGS if f"no-{name}" in FLAGS} | {"container-writable": "container-readonly"}
-"""Options that Pyxis rejects together."""
 MEANINGS = {
-    **meant(
-        image="container-image", binds="container-mounts", workdir="container-workdir", root="container-remap-root"
-    ),
+    **meant(image="container-image", binds="container-mounts", workdir="container-workdir"),
     **meant(variables="container-env", ours="container-entrypoint-log"),
     "container-name": "a container that outlives its step: with the image alone it is made anew for each step",
     "container-save": "the image that a step leaves behind: make it once, with enroot export or `image build`",
@@ -61,12 +57,7 @@ def binds(value: str) -> Found:
 
 
 PYXIS = System(
-    name="Pyxis",
-    runtime="pyxis",
-    table=Table(VALUED, FLAGS),
-    meanings=MEANINGS,
-    environment={f"PYXIS_{name.upper().replace('-', '_')}": name for name in (*VALUED, *FLAGS) if name[:3] != "no-"},
-    binds=binds,
-    faults=faults,
+    name="Pyxis", runtime="pyxis", table=Table(VALUED, FLAGS), meanings=MEANINGS, binds=binds, faults=faults,
     encloses=True,
-)
+    environment={f"PYXIS_{name.upper().replace('-', '_')}": name for name in (*VALUED, *FLAGS) if name[:3] != "no-"},
+)  # fmt: skip

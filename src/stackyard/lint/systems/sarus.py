@@ -13,15 +13,11 @@ def binds(value: str) -> Found:
 
 
 SARUS = System(
-    name="Sarus",
-    runtime="",
+    name="Sarus", runtime="", programs={"sarus": "run"}, positional=True,
+    binds=binds, faults=lambda image: slashed(image, "Sarus"),
     table=Table(
         names("annotation device entrypoint env mount mpi-type name pid workdir", "e:env n:name w:workdir"),
         names("centralized-repository glibc init mpi ssh tty", "m:mpi t:tty"),
     ),
     meanings=meant(image="image", binds="mount", workdir="workdir", variables="env", ours="tty name init"),
-    programs={"sarus": "run"},
-    binds=binds,
-    faults=lambda image: slashed(image, "Sarus"),
-    positional=True,
-)
+)  # fmt: skip

@@ -31,14 +31,11 @@ def binds(value: str) -> Found:
     return colon_binds(value, ";", fault)
 
 
+_VALUED = "image volume env env-file module workdir entrypoint-args modules"
 SHIFTER = System(
-    name="Shifter",
-    runtime="shifter",
+    name="Shifter", runtime="shifter", programs={"shifter": ""}, binds=binds, faults=faults,
     table=Table(
-        names(
-            "image volume env env-file module workdir entrypoint-args modules",
-            "i:image V:volume e:env m:module w:workdir",
-        ),
+        names(_VALUED, "i:image V:volume e:env m:module w:workdir"),
         names("clearenv help verbose entrypoint", "E:clearenv h:help v:verbose"),
     ),
     meanings={
@@ -46,7 +43,4 @@ SHIFTER = System(
         "env-file": "variables in a file of Shifter's",
         "clearenv": "the empty environment, without the ranks' own variables",
     },
-    programs={"shifter": ""},
-    binds=binds,
-    faults=faults,
-)
+)  # fmt: skip

@@ -24,10 +24,7 @@ def faults(uenv: str) -> list[Fault]:
 
 
 UENV = System(
-    name="uenv",
-    runtime="uenv",
-    table=Table(names("uenv view repo uenv-passthrough"), names("no-default-view")),
-    meanings=meant(image="uenv", kept="view repo no-default-view", ours="uenv-passthrough"),
-    environment={"SLURM_UENV": "uenv", "SLURM_UENV_VIEW": "view", "SLURM_UENV_REPO": "repo"},
-    faults=faults,
-)
+    name="uenv", runtime="uenv", table=Table(names("uenv view repo uenv-passthrough"), names("no-default-view")),
+    meanings=meant(image="uenv", kept="view repo no-default-view", ours="uenv-passthrough"), faults=faults,
+    registry=False, environment={"SLURM_UENV": "uenv", "SLURM_UENV_VIEW": "view", "SLURM_UENV_REPO": "repo"},
+)  # fmt: skip

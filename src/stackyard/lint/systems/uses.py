@@ -13,11 +13,14 @@ from stackyard.lint.launches import Launch
 from stackyard.lint.rules.base import Case
 from stackyard.lint.script import Script
 from stackyard.lint.shell.words import command_name
-from stackyard.lint.systems import OF_SRUN, WORDS, of_program
+from stackyard.lint.systems import FLAGS, OF_SRUN, SHIFTER, VALUED, WORDS, of_program
 from stackyard.lint.systems.base import Bind, Fault, System
 from stackyard.lint.tables import SBATCH
 
-_HEAD = Table({**SBATCH.valued, **WORDS["valued"]}, {**SBATCH.flags, **WORDS["flags"]}, SBATCH.optional)
+_HEAD = Table({**SBATCH.valued, **VALUED}, {**SBATCH.flags, **FLAGS}, SBATCH.optional)
+
+
+_VARIABLES = {variable: name for system in OF_SRUN for variable, name in system.environment.items()}
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class ContainerUse:
 
     def of(self, meaning: str) -> list[Given]:
         """The options with a meaning, each name once: the line's before the head's before the variables'."""
-        return [each for each in self.given if self.system.means(each.name) == meaning]
+        return [each for each in self.given if self.system.meanings.get(each.name, "kept") == meaning]
 
     @property
     def image(self) -> str:
@@ -73,27 +76,23 @@ def uses(case: Case) -> list[ContainerUse]:
     """The containers of a script's launches, in their order."""
     head = list(_head(case.script))
     found = [use for launch in case.launches if (use := _of_launch(launch, head))]
-    if not any(use.encloses for use in found):
-        system = _meant(each.name for each in head)
-        if system:
-            found.append(ContainerUse(system, head[0].line, _own(system, head)))
+    if head and not any(each.place == "head" for use in found for each in use.given):
+        system = _meant(each.name for each in head) or SHIFTER
+        found.append(ContainerUse(system, head[0].line, _own(system, head)))
     return found
 
 
 def use_of(case: Case, chain: Iterable[Launch]) -> ContainerUse | None:
-    """The container around the innermost of nested launches; None without one."""
-    chain = list(chain)
-    every = [use for use in uses(case) if use.launch in chain or (use.launch is None and use.encloses)]
-    return every[-1] if every else None
+    """The container around the innermost of nested launches, or the last one without any; None without one."""
+    around = {id(launch) for launch in chain}
+    return next((use for use in reversed(uses(case)) if not (use.launch and around) or id(use.launch) in around), None)
 
 
 def _head(script: Script) -> Iterator[Given]:
-    for directive in script.directives if script.scheduler == "slurm" else ():
-        if directive.state == "read":
-            words = split_directive(directive.text, "slurm")
-            for option in read_options(_HEAD, words, all_words=True).options:
-                if option.name in WORDS["valued"] or option.name in WORDS["flags"]:
-                    yield Given(option.name, option.value, directive.line, "head")
+    for directive in script.directives:
+        if directive.state == "read" and script.scheduler == "slurm":
+            options = read_options(_HEAD, split_directive(directive.text, "slurm"), all_words=True).options
+            yield from (Given(each.name, each.value, directive.line, "head") for each in options if each.name in WORDS)
 
 
 def _of_launch(launch: Launch, head: list[Given]) -> ContainerUse | None:
@@ -106,12 +105,8 @@ def _of_launch(launch: Launch, head: list[Given]) -> ContainerUse | None:
             line.append(Given("image", launch.words[len(launch.words) - len(launch.program) - 1], launch.line))
     elif launch.kind == "srun":
         line = _options(launch.reading.options, launch.line)
-        variables = [
-            Given(name, value.text, value.line or launch.line, "variable")
-            for each in OF_SRUN
-            for variable, name in each.environment.items()
-            if (value := launch.environment.get(variable)) and value.exported and value.line
-        ]
+        own = [(name, launch.environment[each]) for each, name in _VARIABLES.items() if each in launch.environment]
+        variables = [Given(name, one.text, one.line, "variable") for name, one in own if one.exported and one.line]
         head = [*head, *variables]
         system = _meant(each.name for each in (*line, *head))
     else:
@@ -126,17 +121,12 @@ def _options(options: Iterable[Option], line: int) -> list[Given]:
 def _own(system: System, given: list[Given]) -> tuple[Given, ...]:
     """The options of a system; one on the line hides the same in the head, and that one a variable."""
     places: dict[str, str] = {}
-    own = [each for each in given if each.name in system.meanings or each.name in system.table.valued.values()
-           or each.name in system.table.flags.values()]  # fmt: skip
+    own = [each for each in given if each.name in system.words]
     return tuple(dict.fromkeys(each for each in own if places.setdefault(each.name, each.place) == each.place))
 
 
 def _meant(names: Iterable[str]) -> System | None:
     """The system of srun's whose own options these are."""
-    every = set(names)
-    shared = set(OF_SRUN[-1].meanings)
-    for system in OF_SRUN:
-        own = set(system.meanings) - (shared if system is not OF_SRUN[-1] else set())
-        if own & every:
-            return system
-    return None
+    every, last = set(names), OF_SRUN[-1]
+    other = (system for system in OF_SRUN[:-1] if every & (system.words - last.words))
+    return next(other, last if every & last.words else None)

@@ -57,6 +57,7 @@ class Runtime:
         apart: whether the ranks of a node get user namespaces of their own, and cannot read each other's memory.
         pulls: whether it takes images of registries.
         libraries: its directory for the host's libraries in the image.
+        starts_in_image: whether it can start in the directory that the image names, with an empty `cwd`.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Runtime:
     apart: bool = True
     pulls: bool = False
     libraries: Place = APPTAINER
+    starts_in_image: bool = False
 
     def require(self, environ: Mapping[str, str] | None) -> None:
         """Raise MissingError where this machine shows that the cluster does not have it."""

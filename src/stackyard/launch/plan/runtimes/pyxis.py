@@ -39,6 +39,7 @@ class Pyxis(Runtime):
     kind: Kind = "inside"
     apart = False
     pulls = True
+    starts_in_image = True
     libraries = INSIDE
 
     def reads(self, image: str) -> bool:
@@ -68,14 +69,14 @@ class Pyxis(Runtime):
         words = [
             Reason((f"--container-image={enroot_name(inside.image)}",), f"each task starts in {inside.image}"),
             Reason((f"--container-mounts={text}",), "the files of the host in it, each with its reason below"),
-            *(Reason((no,), why) for no, yes, why in PAIRS if yes not in inside.policy.options),
-            *(Reason((option,), "an option of launch.container in site.yaml") for option in inside.policy.options),
+            *(Reason((no,), why) for no, yes, why in PAIRS if not {no, yes} & {*inside.policy.options}),
+            *(Reason((option,), "an option of the site or of the job") for option in inside.policy.options),
         ]
         reasons = tuple(Reason((f"mount {mount}",), why) for mount, why in mounts.items())
         return Wrapper(
             (), variables=with_libraries(inside, INSIDE), reasons=reasons,
             findings=tuple(pulled_findings(inside.image)), launcher=tuple(words), inside=True,
-            pulled=is_image_name(inside.image),
+            workdir=inside.cwd, pulled=is_image_name(inside.image),
         )  # fmt: skip
 
 
