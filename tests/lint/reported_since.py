@@ -27,6 +27,22 @@ SINCE: dict[str, tuple[str, str, str, str]] = {
     "other-shells-syntax": (
         _ONE + "setenv OMP_NUM_THREADS 1\n./work\n", "setenv OMP_NUM_THREADS 1", "export OMP_NUM_THREADS=1", "",
     ),
+    "option-value launch": (_HEAD + "#SBATCH --ntasks=1\nsrun -c 1python work.py\n", "-c 1python", "-c 1 python", ""),
+    "option-value glued": (
+        _HEAD + "#SBATCH --ntasks=4\nsrun --nodes 1--ntasks 4 ./work\n", "1--ntasks", "1 --ntasks", "",
+    ),
+    "option-value filesystems": (
+        "#!/bin/bash\n#PBS -l walltime=01:00:00,filesystems=home,eagle\ncd $PBS_O_WORKDIR\n./work\n",
+        "home,eagle", "home:eagle", "",
+    ),
+    "variable-misspelt of another": (
+        _PBS + "#PBS -l select=1:ncpus=4:mpiprocs=4\ncd $PBS_O_WORKDIR\nmpirun -np 4 --hostfile $PBS_HOSTFILE ./work\n",
+        "PBS_HOSTFILE", "PBS_NODEFILE", "",
+    ),
+    "port-of-kernel drawn": (
+        _HEAD + "#SBATCH --ntasks=2\nexport MASTER_PORT=$RANDOM\nsrun ./a.out\n",
+        "$RANDOM", "$((20000 + SLURM_JOB_ID % 10000))", "",
+    ),
     "node-loop-on-first-node": (
         _NODES + "rank=0\nfor node in $(scontrol show hostnames); do\n"
         "  torchrun --nnodes 2 --node_rank $rank --rdzv_endpoint $(scontrol show hostnames | head -n 1):0 p.py &\n"

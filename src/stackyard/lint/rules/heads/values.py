@@ -59,6 +59,7 @@ VALUES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "p": (r"\+?(?:\d{1,3}|10[01]\d|102[0-3])|-(?:\d{1,3}|10[01]\d|102[0-4])", "-1024 to 1023"),
         "r": (r"y|n", "y or n"),
         "R": (r"[oe]+", "letters of o and e"),
+        "l.filesystems": (r"[^,]+", "names with colons between them"),
         "l.place": (
             r"(?:(?:free|pack|scatter|vscatter|excl|exclhost|shared|group=[^:]+)(?::(?!$)|$))+",
             "free, pack, scatter or vscatter, with excl, exclhost, shared or group=RESOURCE",
@@ -70,6 +71,10 @@ VALUES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         **_FLUX,
     },
     "flux run": _FLUX,
+    "srun": {
+        **dict.fromkeys(_TASKS, (r"0*[1-9]\d*[kKmM]?|=.*", "a whole number from 1")),
+        "nodes": (r"\d+[kKmM]?(?:-\d+[kKmM]?)?|=.*", "N or MIN-MAX"),
+    },
     "jsrun": {
         "bind": (r"none|rs|(?:proportional-)?packed(?::\S+)?", "none, rs or packed:CORES"),
         "launch_distribution": (r"packed|cyclic|plane(?::\d+)?", "packed, cyclic or plane:N"),

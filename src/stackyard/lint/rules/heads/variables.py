@@ -155,6 +155,17 @@ _OF_EACH = {
 """The variables of each scheduler, without the prefix."""
 _OF_SCHEDULERS = [f"{prefix}_{name}" for prefix, names in _OF_EACH.items() for name in names.split()]
 
+_TAKEN_FOR = {
+    "PBS_HOSTFILE": "PBS_NODEFILE", "PBS_NODELIST": "PBS_NODEFILE", "PBS_NODES": "PBS_NODEFILE",
+    "PBS_JOB_ID": "PBS_JOBID", "PBS_WORKDIR": "PBS_O_WORKDIR", "PBS_SUBMIT_DIR": "PBS_O_WORKDIR",
+    "SLURM_WORKDIR": "SLURM_SUBMIT_DIR", "SLURM_O_WORKDIR": "SLURM_SUBMIT_DIR",
+    "SLURM_NUM_NODES": "SLURM_JOB_NUM_NODES",
+    "SLURM_NUM_TASKS": "SLURM_NTASKS", "SLURM_NODEFILE": "SLURM_JOB_NODELIST", "SLURM_RANK": "SLURM_PROCID",
+    "SLURM_LOCAL_RANK": "SLURM_LOCALID", "SLURM_TASK_ID": "SLURM_ARRAY_TASK_ID", "SLURM_NGPUS": "SLURM_GPUS",
+    "LSB_HOSTFILE": "LSB_DJOB_HOSTFILE", "LSB_JOB_ID": "LSB_JOBID", "LSB_NPROCS": "LSB_DJOB_NUMPROC",
+}  # fmt: skip
+"""Names that no scheduler has, by the rule of another one or of another tool, and what is meant."""
+
 
 @rule(
     "variable-misspelt",
@@ -175,10 +186,15 @@ def variable_misspelt(case: Case) -> Iterator[Hit]:
         values = (each.raw for each in command.command.assignments)
         for name in dict.fromkeys(re.findall(r"(?<![:-])\b[A-Z]{3,6}_[A-Z_]{2,}\b", " ".join((*texts, *values)))):
             tail = name.partition("_")[2]
-            alike = [one for one in _OF_SCHEDULERS if one.endswith(tail) and tail[:2] == "O_"]
+            alike = [_TAKEN_FOR[name]] if name in _TAKEN_FOR else []
+            alike += [one for one in _OF_SCHEDULERS if one.endswith(tail) and tail[:2] == "O_"]
             like = (
                 "" if name in _OF_SCHEDULERS else next(iter((*alike, *nearest(name, _OF_SCHEDULERS, cutoff=0.9))), "")
             )
-            if like and not re.search(rf"\b{name}=|\b{name}:?-", case.script.code) and abs(len(like) - len(name)) < 3:
+            if (
+                like
+                and not re.search(rf"\b{name}=|\b{name}:?-", case.script.code)
+                and (name in _TAKEN_FOR or abs(len(like) - len(name)) < 3)
+            ):
                 yield Hit(command.line, f"no scheduler sets {name}: did you mean {like}?", f"${like}")
                 return
