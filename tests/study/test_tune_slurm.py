@@ -69,7 +69,6 @@ def test_a_node_is_lost_and_the_allocation_ends_and_each_result_is_there_once(
         words = ("--scheduler", "halving", "--trials", "12", "--lost-timeout", "5")
         follower = work.start("tune", "space.yaml", "train.py", *SHAPE, "-N", "2", *words, "--", "--sleep", "2")
         work.until(lambda: len(results(study)) >= 2)
-        job = next(event["host"] for event in events(study, "started"))
         hosts = sorted({event["host"] for event in events(study, "started")})
         batch = next((study / "runs").glob("*/job.sh")).parent
         first = work.status(batch)["host"]
@@ -78,7 +77,7 @@ def test_a_node_is_lost_and_the_allocation_ends_and_each_result_is_there_once(
         work.until(lambda: any(event.get("lost") for event in events(study, "ended")), 180)
         before = len(results(study))
         work.until(lambda: len(results(study)) > before + 1, 180)
-        assert job and {event["host"] for event in events(study)[-3:] if "host" in event} <= {first}
+        assert {event["host"] for event in events(study)[-3:] if "host" in event} <= {first}
         slurm_exclusive.run("scancel", work.status(batch)["job"])
         out, err = follower.communicate(timeout=240)
         assert follower.returncode == 1 and "--continue" in err, out + err
@@ -86,6 +85,7 @@ def test_a_node_is_lost_and_the_allocation_ends_and_each_result_is_there_once(
         work.run("tune", "--continue", study)
         assert [len(rungs(study)[rung]) for rung in range(3)] == [12, 4, 1]
         assert set(results(study).values()) == {1}
+        assert {event["state"] for event in events(study, "ended")} == {"done", "interrupted"}
         assert "all the same" in work.run("tune", "--verify", study).out
         work.nothing_left()
 

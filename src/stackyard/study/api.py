@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from stackyard.study.schedule import JobPlan as JobPlan
     from stackyard.study.store import PointRecord as PointRecord
     from stackyard.study.tune.allocations import SearchOutlook as SearchOutlook
+    from stackyard.study.tune.allocations import carry_out as carry_out_search
     from stackyard.study.tune.allocations import nodes_here as nodes_here
     from stackyard.study.tune.allocations import run_as_jobs as run_as_jobs
     from stackyard.study.tune.allocations import run_inside_allocation as run_inside_allocation
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from stackyard.study.tune.results import SearchResults as SearchResults
     from stackyard.study.tune.results import search_results as search_results
     from stackyard.study.tune.search import SearchWatcher as SearchWatcher
-    from stackyard.study.tune.search import run_search as run_search
     from stackyard.study.tune.store import StoredSearch as StoredSearch
     from stackyard.study.tune.store import create_search as create_search
     from stackyard.study.tune.store import default_root as default_search_root

@@ -143,7 +143,7 @@ def inside(context: Context, root: Path, number: int, *, again: bool) -> None:
 
 def _carry_out(context: Context, study: StoredSearch, options: dict[str, Any], allocations: int) -> None:
     from stackyard.cli.study.report import show_search
-    from stackyard.study.api import nodes_here, run_as_jobs, run_search
+    from stackyard.study.api import carry_out_search, nodes_here, run_as_jobs
 
     view = View(study.request, quiet=options["as_json"], live=sys.stderr.isatty())
     root, again = study.paths.root, options["retry_failed"]
@@ -151,7 +151,7 @@ def _carry_out(context: Context, study: StoredSearch, options: dict[str, Any], a
         if study.about.how == "jobs":
             is_over = run_as_jobs(study, view, allocations, again=again)
         else:
-            is_over = run_search(study, view, nodes=nodes_here(study.request, study.workspace), again=again)
+            is_over = carry_out_search(study, view, nodes=nodes_here(study.request, study.workspace), again=again)
     except (KeyboardInterrupt, StopSignal):
         view.close()
         left = "submitted jobs go on; " if study.about.how == "jobs" else ""

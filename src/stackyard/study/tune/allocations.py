@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
@@ -19,6 +20,7 @@ from stackyard.launch.api.jobs import Job, Plan, Workspace
 from stackyard.study.tune.journal import read_journal
 from stackyard.study.tune.optimizer import sampler_of
 from stackyard.study.tune.progress import SearchProgress
+from stackyard.study.tune.raytune import ray_intent, run_ray
 from stackyard.study.tune.request import SearchRequest
 from stackyard.study.tune.rungs import is_done
 from stackyard.study.tune.sampling import Params
@@ -80,6 +82,9 @@ def search_outlook(request: SearchRequest, workspace: Workspace, agreed: Callabl
     if request.search != "tpe" and (request.seed or request.search == "grid"):
         first = tuple(drawn.ask(number, SearchProgress()) for number in range(min(3, request.count)))
     drawn.close()
+    if is_here and request.engine == "ray":
+        job = jobs.launch_job(workspace, ray_intent(request, nodes_here(request, workspace), Path("SEARCH/ray")))
+        return SearchOutlook(request, "here", probe.context.scheduler, job.plan(), first, None)
     if is_here:
         intent = worker_intent(request, request.job.program, nodes_here(request, workspace))
         job = sized(request, jobs.launch_job(workspace, intent))
@@ -125,7 +130,8 @@ def batch_job_of(request: SearchRequest, workspace: Workspace, after: str = "") 
     intent = intent.model_copy(
         update={"batch": batch.model_copy(update=changes), "least_nodes": own.least_nodes, "grace_s": None}
     )
-    return sized(request, jobs.batch_job(workspace, intent), head=True)
+    job = jobs.batch_job(workspace, intent)
+    return job if request.engine == "ray" else sized(request, job, head=True)
 
 
 def words_inside(paths: SearchPaths, allocation: int, *, again: bool = False) -> list[str]:
@@ -167,11 +173,24 @@ def run_inside_allocation(study: StoredSearch, number: int, watcher: SearchWatch
             watcher.notice(f"the next allocation is not submitted: {error.message}")
     nodes = len(allocation.hosts) if allocation else 1
     until = started + limit - study.request.trial.grace_s - MARGIN_S if limit else math.inf
-    is_over = run_search(study, watcher, nodes=nodes, until=until, again=again)
+    is_over = carry_out(study, watcher, nodes=nodes, until=until, again=again)
     if is_over and following:
         with suppress(StackyardError):
             runs.cancel(study.paths.run_of(following))
     return is_over
+
+
+def carry_out(
+    study: StoredSearch, watcher: SearchWatcher, *, nodes: int, until: float = math.inf, again: bool = False
+) -> bool:
+    """Carry a search out here, by our own engine or by Ray; whether it is done.
+
+    Raises:
+        InputError, MissingError, StackyardError: as for `run_search` and `run_ray`.
+    """
+    if study.request.engine == "ray":
+        return run_ray(study, watcher, nodes=nodes, until=until)
+    return run_search(study, watcher, nodes=nodes, until=until, again=again)
 
 
 def last_of(study: StoredSearch) -> int:

@@ -75,6 +75,7 @@ class SearchProgress:
         self.trials: dict[int, TrialProgress] = {}
         self._finished: dict[int, None] = {}
         self.repeated = 0
+        self.engine_done = False
         for event in events:
             self.apply(event)
 
@@ -86,6 +87,7 @@ class SearchProgress:
                 number, dict(event["params"]), int(event.get("seed", 0)), int(event.get("known", 0))
             )
             return
+        self.engine_done |= kind == "engine"
         if (trial := self.trials.get(number)) is None:
             return
         if kind == "started":

@@ -43,7 +43,9 @@ def next_step(request: SearchRequest, progress: SearchProgress) -> Start | Ask |
 
 
 def is_done(request: SearchRequest, progress: SearchProgress) -> bool:
-    """Whether nothing runs and nothing is left to run."""
+    """Whether nothing runs and nothing is left to run; of a program that Ray runs, whether it has ended well."""
+    if request.engine == "ray":
+        return progress.engine_done
     return not progress.running and next_step(request, progress) is None
 
 

@@ -146,7 +146,7 @@ class _Search:
                 if time.time() > until:
                     self._watcher.notice("the allocation ends: running trials are stopped, and go on in the next one")
                     break
-                for slot in [one for one in places.slots if one.busy is None]:
+                for slot in [one for one in places.slots if one.busy is None and not one.leaving]:
                     self._fill(places, slot)
                 for happening in places.happenings(LOOK_S):
                     self._happened(places, happening)
@@ -212,11 +212,17 @@ class _Search:
         if one.kind == "line" and (report := self._reader.read(one.detail)):
             self._reported(places, one.slot, one.slot.busy, report)
         elif one.kind == "ended":
-            self._ended(one.slot.busy, one.detail)
+            if one.slot.leaving:
+                self._interrupted(one.slot.busy)
+            else:
+                self._ended(one.slot.busy, one.detail)
             one.slot.busy = None
             self._give_up_if_hopeless()
         elif one.kind == "lost":
-            self._lost(one.slot.busy, f"lost its slot {one.slot.name}: {one.detail}")
+            if one.slot.leaving:
+                self._interrupted(one.slot.busy)
+            else:
+                self._lost(one.slot.busy, f"lost its slot {one.slot.name}: {one.detail}")
 
     def _reported(self, places: Places, slot: Slot, work: Start, report: Report) -> None:
         """A value. That of a rung is the first one at or beyond its budget."""
@@ -285,6 +291,15 @@ class _Search:
         enough = [one for one in found if budget and one.resource is not None and one.resource >= budget]
         last = next(iter(enough or found[-1:]), Report(0, math.nan))
         return (last.resource or 0, last.value) if math.isfinite(last.value) else (0, None)
+
+    def _interrupted(self, work: Start) -> None:
+        """A trial that was ended with its step goes on from its checkpoint, unless it had reached its budget."""
+        resource, budget = self._values.get(work.trial, (0, 0.0))[0], self._request.budgets[work.rung]
+        if budget and resource >= budget:
+            self._ended(work, {"seconds": time.time() - self._progress.trials[work.trial].started})
+            return
+        self._values.pop(work.trial, None)
+        self._write(_ended(self._progress.trials[work.trial], "interrupted", "its step has ended"))
 
     def _lost(self, work: Start, why: str) -> None:
         """A trial whose slot is gone goes on elsewhere; one that takes its slots with it has failed."""

@@ -31,7 +31,13 @@ RESTARTS = 1000
 
 @dataclass
 class Slot:
-    """A place for a trial. `busy`: what runs there."""
+    """A place for a trial.
+
+    Attributes:
+        busy: what runs there.
+        told: when it was told that it may stop.
+        leaving: its step ends: what runs there is interrupted.
+    """
 
     name: str
     host: str
@@ -39,6 +45,7 @@ class Slot:
     since: float = 0
     busy: Start | None = None
     told: float = 0
+    leaving: bool = False
 
     def send(self, **message: Any) -> None:
         """Tell the worker something."""
@@ -201,6 +208,8 @@ class WorkerSlots:
                 yield from self._replaced(slot)
                 self.slots.append(slot)
                 yield Happening("joined", slot)
+            elif slot is not None and "leaving" in message:
+                slot.leaving = True
             elif slot is not None and slot.busy and message.get("id") == list(slot.busy):
                 if "line" in message:
                     yield Happening("line", slot, str(message["line"]))

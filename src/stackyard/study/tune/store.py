@@ -6,6 +6,7 @@ studies/train/
   journal.jsonl        all that happened (`journal`)
   trials/0007/         a trial's directory: log, checkpoint/
   worker.py, python/   what runs on the nodes, and the helper that a trial may import
+  ray/                 what Ray keeps, with --engine ray
   allocations/1/       a batch job of the search: `run` names its run directory
   runs/                the run directories of workers and jobs
 """
@@ -47,6 +48,7 @@ class SearchPaths:
     runs = Below("runs")
     worker = Below("worker.py")
     helper = Below("python")
+    ray = Below("ray")
     writer = Below("lease/writer")
     """Held by the one process that appends to the journal."""
     submitter = Below("lease/submitter")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CONNECT_S, SECRET, SEARCH = 120.0, "STACKYARD_SEARCH_SECRET", "STACKYARD_SEARCH"
 LONGEST, TAIL, BLOCK = 1 << 16, 2000, 1 << 18
-DRAIN_S = 1.0
+DRAIN_S, TOGETHER_S = 1.0, 0.3
 _IDENTITY = re.compile(
     r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_\w+|MASTER_(ADDR|PORT)|CROSS_(RANK|SIZE)|"
     r"SLURM_(?!JOB_?ID$|JOB_NAME$|CONF$|CPUS_PER_TASK$|CLUSTER_NAME$|SUBMIT_\w+$)\w*|PMI\w*|OMPI_(COMM|MCA_(orte|ess|prte))\w*|"
@@ -186,7 +186,8 @@ class Worker:
     """One slot."""
 
     def __init__(self, connection: "Connection") -> "None":
-        self.connection, self.trial, self.ends = connection, None, False  # type: Connection, Trial | None, bool
+        self.connection, self.trial = connection, None  # type: Connection, Trial | None
+        self.ends = self.said = False
         self.selector = selectors.DefaultSelector()
         self.selector.register(connection.socket, selectors.EVENT_READ, "search")
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -197,6 +198,12 @@ class Worker:
         self.ends = True
         if self.trial:
             self.trial.stop()
+
+    def _say_leaving(self) -> "None":
+        """Say once that this slot is going: what ends here from now on has not ended by itself."""
+        if self.ends and not self.said:
+            self.said = True
+            self.send({"leaving": True})
 
     def run(self) -> "int":
         """Until the search says so, or is gone."""
@@ -210,7 +217,11 @@ class Worker:
                 elif key.data == "search" and not self.listen():
                     return self.abandon()
             if self.trial and self.trial.look():
+                if self.trial.code and not self.trial.stopping:
+                    time.sleep(TOGETHER_S)  # a scheduler that ends a step signals trial and worker at the same time
+                self._say_leaving()
                 self.ended(self.trial)
+            self._say_leaving()
         self.connection.finish(5)
         return 0
 
