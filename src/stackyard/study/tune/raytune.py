@@ -34,7 +34,7 @@ RESOURCE = "training_iteration"
 def ray_intent(request: SearchRequest, nodes: int, storage: Path) -> Intent:
     """The launch of the program: on Ray's nodes, with the directory for Ray's ``storage_path``."""
     own = request.job
-    variables = {"STACKYARD_DIRECTORY": str(storage), "TUNE_RESULT_DIR": str(storage)}
+    variables = {"STACKYARD_DIRECTORY": str(storage)}
     changes: dict[str, Any] = {"backend": "ray", "nodes": nodes, **jobs.with_variables(own, variables, ())}
     if request.trial.cores:
         changes["cores_per_rank"] = request.trial.cores
