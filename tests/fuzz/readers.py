@@ -560,12 +560,12 @@ def _catalogue(name: str) -> Read:
     return read
 
 
-def _in_study(place: str) -> Read:
-    """A reader of one file of a study."""
+def _in_study(place: str, of: str = "formats/study-1") -> Read:
+    """A reader of one file of a study, or of a search."""
 
     def read(path: Path) -> None:
         study = path.with_name("study")
-        shutil.copytree(DATA / "formats/study-1", study, dirs_exist_ok=True)
+        shutil.copytree(DATA / of, study, dirs_exist_ok=True)
         study.joinpath(place).write_bytes(path.read_bytes())
         commands(f"report {study}", f"report {study} -o {study}.html")(path)
 
@@ -653,6 +653,12 @@ READERS = {
         "n0001-a01.json", _files("formats/study-*/jobs/n0001-a01.json", where=DATA), _in_study("jobs/n0001-a01.json")
     ),
     "point of a study": Reader("point.json", _files(f"formats/study-*/{POINT}", where=DATA), _in_study(POINT)),
+    **{
+        f"{file} of a search": Reader(
+            file, _files(f"formats/search-*/{file}", where=DATA), _in_study(file, "formats/search-1")
+        )
+        for file in ("search.json", "space.yaml", "journal.jsonl")
+    },
     "collectives": Reader("collectives.jsonl", [COLLECTIVES], _collectives),
     "trace": Reader("rank-00000.pt.trace.json", [TRACE], commands("report {}", "report {} --json")),
     "packed trace": Reader("rank-00000.pt.trace.json.gz", [gzip.compress(TRACE, mtime=0)], commands("report {}")),

@@ -11,14 +11,19 @@ from typing import Any
 import pytest
 
 from stackyard.core.errors import InputError, ManyErrors
+from stackyard.study.tune.content import search_document
 from stackyard.study.tune.importance import importances
 from stackyard.study.tune.journal import Event, JournalWriter, read_journal
 from stackyard.study.tune.progress import SearchProgress
 from stackyard.study.tune.reports import Report, ReportReader
 from stackyard.study.tune.request import SearchRequest, load_space, space_text, words_of
+from stackyard.study.tune.results import search_results
 from stackyard.study.tune.rungs import Ask, Start, is_done, next_step
 from stackyard.study.tune.sampling import drawn, grid_point, key_of
 from study.tunebed import SPACE
+
+ROOT = Path(__file__).parents[2]
+DATA, EXAMPLES = ROOT / "tests" / "data", ROOT / "examples"
 
 
 def space(tmp_path: Path, more: str = "", text: str = SPACE) -> SearchRequest:
@@ -224,3 +229,17 @@ def test_importance_names_the_parameter_that_matters(tmp_path: Path) -> None:
     assert next(iter(found)) == "width" and found["width"] > 0.5 and found["lr"] < 0.2
     assert importances(request, [(one, 1.0) for one in params]) == {"lr": 0.0, "width": 0.0, "opt": 0.0}
     assert importances(request, [(params[0], 1.0)]) == {}
+
+
+def test_a_search_of_the_first_format_is_still_read() -> None:
+    found = search_results(DATA / "formats/search-1")
+    assert found.best is not None and found.best.number == 4 and len(found.ended) == 9
+    assert found.typed == "stackyard launch --ranks-per-node 1 train.py --lr 0.0034344 --width 62 --opt adam"
+    assert len(search_document(found).figures()) == 3
+
+
+def test_the_space_of_the_example_is_read(tmp_path: Path) -> None:
+    request = load_space(EXAMPLES / "resnet/space.yaml")
+    assert request.budgets == (20, 60, 180) and request.count == 27 and not request.remarks
+    words = words_of(request, drawn(request, 0, 1), {"budget": "20", "checkpoint": "C"})
+    assert words[:5] == ["train.py", "--steps", "20", "--checkpoint", "C/resnet.pt"] and "--batch" in words

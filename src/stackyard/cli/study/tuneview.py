@@ -54,13 +54,14 @@ class View(SearchWatcher):
         at = f" at {budget}" if len(self._request.budgets) > 1 else ""
         name = f"trial {trial.number}{at}"
         ended = sum(one.last is not None for one in progress.trials.values())
+        of = "" if self._request.engine == "ray" else f"/{self._request.count}"
         if event["state"] == "done":
             params = " ".join(f"{key}={value}" for key, value in trial.params.items())
-            echo(f"[{ended}/{self._request.count}] {name}: {metric} {event['value']:.6g}  {params}", err=True)
+            echo(f"[{ended}{of}] {name}: {metric} {event['value']:.6g}  {params}", err=True)
         else:
             colour = "yellow" if event["state"] == "interrupted" else "red"
             echo(
-                f"[{ended}/{self._request.count}] {name}: {click.style(event['state'], fg=colour)}: {event['message']}",
+                f"[{ended}{of}] {name}: {click.style(event['state'], fg=colour)}: {event['message']}",
                 err=True,
             )
 
@@ -195,6 +196,8 @@ def export(context: Context, words: tuple[str, ...]) -> None:
 
 def _summary(look: SearchOutlook) -> str:
     request, layout = look.request, look.plan.layout
+    if request.engine == "ray":
+        return f"the program on Ray, on {counted(layout.nodes, 'node')}; Ray decides how many trials there are"
     trials = f"{counted(request.count, 'trial')}, {request.search}"
     if request.scheduler != "none":
         trials += f", {request.scheduler} at {', '.join(map(str, request.budgets))}"

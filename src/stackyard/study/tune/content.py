@@ -55,7 +55,8 @@ def _summary(found: SearchResults) -> Iterator[str]:
         sum(trial.is_bad for trial in found.trials),
         sum(trial.running >= 0 for trial in found.trials),
     ]
-    words = [f"{states[0]} of {counted(found.request.count, 'trial')} have a result"]
+    count = len(found.trials) if found.request.engine == "ray" else found.request.count
+    words = [f"{states[0]} of {counted(count, 'trial')} have a result"]
     words += [f"{states[1]} of them failed"] if states[1] else []
     words += [f"{states[2]} running or interrupted"] if states[2] else []
     yield "; ".join(words)
@@ -119,6 +120,9 @@ def _failed(trials: Sequence[TrialProgress]) -> ReportTable:
 
 def _methods(found: SearchResults) -> Iterator[str]:
     request = found.request
+    if request.engine == "ray":
+        yield "Ray Tune chose and compared the trials; their results were read from its files, each once."
+        return
     yield (f"Search: {request.search}, seed {found.about.seed}: parameters follow from the seed, the number of a trial "
            "and what was known when it was asked for, which the journal has.")  # fmt: skip
     if request.scheduler != "none":

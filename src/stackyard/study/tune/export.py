@@ -13,6 +13,7 @@ from stackyard.study.tune.journal import read_journal
 from stackyard.study.tune.optimizer import START_S, optuna_python, space_json, trial_json
 from stackyard.study.tune.progress import SearchProgress
 from stackyard.study.tune.request import load_space
+from stackyard.study.tune.sampling import require_parameters
 from stackyard.study.tune.store import SearchPaths, StoredSearch, read_about
 from stackyard.yard.write import atomic
 
@@ -26,6 +27,7 @@ def optuna_study(root: Path) -> dict[str, Any]:
     paths = SearchPaths(root.absolute())
     read_about(paths)
     request, progress = load_space(paths.request), SearchProgress(read_journal(paths.journal).events)
+    require_parameters(request, progress.asked)
     trials = [
         {**trial_json(request, one), "reports": {str(step): value for step, value in one.reports.items()},
          "attributes": {"seconds": round(one.seconds, 3), "host": one.host, "seed": one.seed}}

@@ -23,6 +23,7 @@ from stackyard.study.metrics.formats import inner
 from stackyard.study.tune.journal import Event, JournalWriter
 from stackyard.study.tune.progress import SearchProgress
 from stackyard.study.tune.request import SearchRequest
+from stackyard.study.tune.sampling import require_parameters
 from stackyard.study.tune.search import SearchWatcher, in_control
 from stackyard.study.tune.store import StoredSearch
 
@@ -102,7 +103,8 @@ class _Trials:
         if number is None:
             config = json.loads(at.read_regular(file.parent / "params.json"))
             number = self._numbers[name] = len(self._numbers)
-            params = {key: config[key] for key in request.parameters if key in config}
+            params = {key: config.get(key) for key in request.parameters}
+            require_parameters(request, [params])
             yield {
                 "event": "asked",
                 "trial": number,

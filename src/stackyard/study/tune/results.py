@@ -11,6 +11,7 @@ from stackyard.study.tune.importance import importances
 from stackyard.study.tune.journal import read_journal
 from stackyard.study.tune.progress import SearchProgress, TrialProgress, order
 from stackyard.study.tune.request import SearchRequest, load_space, words_of
+from stackyard.study.tune.sampling import require_parameters
 from stackyard.study.tune.store import SearchAbout, SearchPaths, read_about
 
 
@@ -64,6 +65,7 @@ def search_results(root: Path) -> SearchResults:
     paths = SearchPaths(root.absolute())
     about, request = read_about(paths), load_space(paths.request)
     progress = SearchProgress(read_journal(paths.journal).events)
+    require_parameters(request, progress.asked)
     ranked = sorted(progress.trials.values(), key=lambda one: _rank(request, one))
     best = progress.best(request.better)
     if best is not None:
@@ -73,7 +75,7 @@ def search_results(root: Path) -> SearchResults:
     values = [
         (trial.params, first.value) for trial in ranked if (first := trial.results.get(0)) and first.value is not None
     ]
-    typed = best_command(request, best) if best else ""
+    typed = best_command(request, best) if best and request.engine != "ray" else ""
     seconds = sum(trial.seconds for trial in ranked)
     name = paths.root.resolve().name
     return SearchResults(name, request, about, tuple(ranked), importances(request, values), typed, seconds)

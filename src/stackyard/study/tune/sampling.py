@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
+from stackyard.core.errors import InputError
 from stackyard.study.tune.request import Parameter, SearchRequest
 
 Params = dict[str, Any]
@@ -63,6 +64,20 @@ def grid_point(request: SearchRequest, number: int) -> Params:
 def within(request: SearchRequest, params: Mapping[str, Any]) -> Params:
     """Parameters that an optimizer suggests, as they are passed on: rounded, and within their ranges."""
     return {name: _typed(one, params[name]) for name, one in request.parameters.items()}
+
+
+def require_parameters(request: SearchRequest, trials: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse trials of another space: one of the two files was changed.
+
+    Raises:
+        InputError: a trial lacks a parameter, or has a value of another kind.
+    """
+    for number, params in enumerate(trials):
+        try:
+            within(request, params)
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise InputError(f"a trial has other parameters than space.yaml: the {number + 1}. one: {error}",
+                             hint="take back what was changed, or begin another search") from error  # fmt: skip
 
 
 def _value(one: Parameter, generator: random.Random) -> Any:

@@ -25,7 +25,7 @@ from stackyard.study.tune.progress import MOST_LOSSES, SearchProgress, TrialProg
 from stackyard.study.tune.reports import Report, ReportReader
 from stackyard.study.tune.request import words_of
 from stackyard.study.tune.rungs import Ask, Start, is_done, next_step
-from stackyard.study.tune.sampling import seed_of
+from stackyard.study.tune.sampling import require_parameters, seed_of
 from stackyard.study.tune.slots import Happening, Places, Slot, WorkerSlots
 from stackyard.study.tune.steps import StepSlots
 from stackyard.study.tune.store import StoredSearch
@@ -114,6 +114,7 @@ class _Search:
     def __init__(self, study: StoredSearch, watcher: SearchWatcher, journal: JournalWriter) -> None:
         self._study, self._watcher, self._journal = study, watcher, journal
         self._request, self._progress = study.request, SearchProgress(journal.events)
+        require_parameters(study.request, self._progress.asked)
         self._reader = ReportReader(study.request)
         self._sampler: Sampler | None = None
         self._values: dict[int, tuple[int, float]] = {}
