@@ -37,6 +37,14 @@ WRONG = {
     ("launch", "none.py", "x" * 5000): ("none.py not found in {cwd}", "give the program's path"),
     ("wrap", "none.sif", "--commands", "python"): ("no such image: {cwd}/none.sif", "check the path"),
     ("diff", "x" * 5000, "y"): ("no such revision in {cwd}/yard: " + "x" * 160 + "...", "list the published"),
+    ("launch", "-np", "4", "a.py"): ("no such option: -n", "ranks are counted per node: -r RANKS on each of -N NODES"),
+    ("launch", "--nproc_per_node=4", "a.py"): ("no such option: --nproc_per_node", "use --ranks-per-node;"),
+    ("history", "--since", "x"): ("no such option: --since", "`stackyard history --help` lists all"),
+    ("default", "a", "b"): ("got unexpected extra argument (b)", "for example: stackyard default "),
+    ("runs", "follow"): ("no such command: stackyard runs follow", "did you mean `stackyard runs attach`?"),
+    ("lint", "."): ("cannot read .: Is a directory", "name a file in it"),
+    ("deploy", "https://a.org/x.yml"): ("https://a.org/x.yml is a URL, not a file", "download it first"),
+    ("deploy", "e.yml", "--on", "gpu"): ("--on gpu: no such node kind on this site", "describe them under `nodes:`"),
     ("launch", "."): ("cannot run .: it is a directory", "name the program in it: train.py"),
 }
 

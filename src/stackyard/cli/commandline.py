@@ -18,9 +18,17 @@ SYNONYMS = {
     "exec": "run", "activate": "shell", "log": "history", "add": "extend", "srun": "launch",
     "sbatch": "submit", "job": "runs", "jobs": "runs", "queue": "runs", "hide": "withdraw",
     "diagnose": "doctor", "setup": "init", "configure": "init", "settings": "config", "version": "--version",
-    "freeze": "export",
+    "freeze": "export", "follow": "attach", "watch": "attach", "tail": "logs", "kill": "cancel", "stop": "cancel",
 }  # fmt: skip
 """What people type who know another tool, and the verb or option that does it here."""
+_RANKS = "ranks are counted per node: -r RANKS on each of -N NODES"
+OPTIONS = {
+    "-n": _RANKS, "--np": _RANKS, "--ntasks": _RANKS, "--ntasks-per-node": "--ranks-per-node",
+    "--nproc-per-node": "--ranks-per-node", "--nproc_per_node": "--ranks-per-node", "--nnodes": "--nodes",
+    "--cpus-per-task": "--cores-per-rank", "--gpus-per-task": "--gpus-per-rank", "--gres": "--gpus-per-rank",
+    "--mem": "--memory", "--walltime": "--time", "--image": "--container",
+}  # fmt: skip
+"""Options of launchers and schedulers, and what does the same for a job here."""
 ALIASES = {"info": ("show",), "logs": ("runs", "logs"), "cancel": ("runs", "cancel")}
 """Words that other tools have for a verb and that mean the same here; the help does not list them."""
 _UNREADABLE = r"\w+ '(.*)' is not readable\.$"
@@ -90,12 +98,19 @@ def _hint(error: click.UsageError, path: str) -> str:
     if isinstance(error, click.NoSuchOption):
         if error.option_name in GLOBAL:
             return f"it comes before the verb: stackyard {error.option_name} ... {path.removeprefix('stackyard ')}"
-        question = did_you_mean(error.option_name, error.possibilities or ())
+        theirs = OPTIONS.get(error.option_name, "")
+        known = {option for param in error.ctx.command.params for option in param.opts} if error.ctx else set()
+        if theirs == _RANKS and "--ranks-per-node" in known:
+            return f"{theirs}; `{path} --help` lists all"
+        names = {option.lstrip("-"): option for option in known}  # dashes make all options alike
+        near = did_you_mean(error.option_name.lstrip("-"), names, shown=names.__getitem__)
+        question = f"use {theirs};" if theirs in known else near
         return f"{question} `{path} --help` lists all".lstrip()
     if re.match(_UNREADABLE, error.message):
         return "ask its owner for read permission, or use a copy"
     examples = getattr(error.ctx.command, "examples", ()) if error.ctx else ()
-    like = f"for example: {examples[0][1]}; " if isinstance(error, click.MissingParameter) and examples else ""
+    unclear = isinstance(error, click.MissingParameter) or "unexpected extra argument" in error.message
+    like = f"for example: {examples[0][1]}; " if unclear and examples else ""
     return f"{like}`{path} --help` shows how it is used"
 
 

@@ -75,12 +75,12 @@ def show_error(error: StackyardError) -> None:
     for problem in problems[:MOST_PROBLEMS]:
         label = click.style("error:", fg="red", bold=True)
         place = f"{problem.where}: " if problem.where else ""
-        _show_message(f"{label} {_redacted(as_typed(place + problem.message))}", "error: ")
+        show_message(f"{label} {_redacted(as_typed(place + problem.message))}", "error: ")
         if problem.detail:
             show_text(_indent(_redacted(click.unstyle(problem.detail)), "  | "), err=True)
         label = click.style("hint:", fg="cyan")
         for number, line in enumerate(_redacted(as_typed(problem.hint or "")).splitlines()):
-            _show_message(f"  {label} {line}" if number == 0 else f"  {line}", "  hint: " if number == 0 else "  ")
+            show_message(f"  {label} {line}" if number == 0 else f"  {line}", "  hint: " if number == 0 else "  ")
     if len(problems) > MOST_PROBLEMS:
         echo(f"... and {len(problems) - MOST_PROBLEMS} more problems", err=True)
 
@@ -89,11 +89,15 @@ def show_notice(text: str) -> None:
     """Print a sentence for the user on standard error; one that begins with ``warning:`` is labelled so."""
     label = "warning:" if text.startswith("warning:") else "note:"
     sentence = text.removeprefix(label).lstrip()
-    _show_message(f"{click.style(label, fg='yellow')} {_redacted(as_typed(sentence))}", f"{label} ")
+    show_message(f"{click.style(label, fg='yellow')} {_redacted(as_typed(sentence))}", f"{label} ")
 
 
-def _show_message(text: str, label: str) -> None:
-    """Print a message on standard error, on a terminal broken between words; further lines begin below its text."""
+def show_message(text: str, label: str) -> None:
+    """Print a message on standard error, on a terminal broken between words.
+
+    Args:
+        label: the beginning of the message without colours, below whose end further lines begin.
+    """
     for line in wrapped(one_line(text), terminal_width(err=True), len(label)):
         click.echo(line, err=True)
 

@@ -74,7 +74,7 @@ def from_host(interpreter: Interpreter, platform: str, where: Where | None = Non
     raise MissingError(
         f"{wish} not found on this machine" + (f" ({'; '.join(dict.fromkeys(seen))})" if seen else ""),
         where=where,
-        hint="set interpreter: path:, or use Python from conda or uv with interpreter: source:",
+        hint="put it on PATH (`module load`, pyenv); or write `interpreter: {source: uv}` or `path` in a stack.yaml",
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stackyard.cli.findings import show_finding
-from stackyard.cli.output import echo, only_shown, show_error, show_notice, show_text
+from stackyard.cli.output import echo, only_shown, show_error, show_message, show_notice, show_text
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.core.progress import Listener
@@ -187,10 +187,10 @@ def show_failure(state: str, first: Mapping[str, Any], failed: int, launcher: st
     cause = first.get("cause")
     show_error(StackyardError(message + others, detail="\n".join(first.get("tail") or ()) or said or None))
     if cause:
-        echo(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", err=True)
+        show_message(f"  {click.style('cause:', fg='yellow')} {cause['cause']}", "  cause: ")
         from stackyard.cli.jobs.having import stacks_having
 
         having = stacks_having(cause)
-        echo(f"  {click.style('hint:', fg='cyan')} {having or cause['remedy']}", err=True)
+        show_message(f"  {click.style('hint:', fg='cyan')} {having or cause['remedy']}", "  hint: ")
     logs = next((directory / name for name in ("logs", "array") if (directory / name).exists()), directory)
     echo(f"  {click.style('logs:', dim=True)} {logs}", err=True)

@@ -119,7 +119,7 @@ def _no_log(run: RunPaths, directory: Path, path: Path) -> InputError:
         task = handle(RunPaths(tasks[0].parent))
         return InputError(f"{run.name} is an array", hint=f"name a task: `stackyard runs logs {task}`")
     count = len(list(directory.glob("rank-*.log")))
-    return InputError(f"{path} not found", hint=f"this run has the logs of {count} ranks in {directory}")
+    return InputError(f"{path} not found", hint=f"this run has the logs of {counted(count, 'rank')} in {directory}")
 
 
 @_verb(

@@ -41,7 +41,8 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
     if not words:
         raise InputError("no command given", hint=f"add one: stackyard run {rev} -- {example_command(record)}")
     if not record.payload.finds(words[0], environ):
-        raise MissingError(f"{words[0]} not found in {record.module} or on PATH")
+        hint = f"`stackyard show {rev}` lists its packages"
+        raise MissingError(f"{words[0]} not found in {record.module} or on PATH", hint=hint)
     environ.update(agreed(context, record))
     hold_revision(record.path, yard, "run")
     require_files(record.path)

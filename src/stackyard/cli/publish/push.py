@@ -41,6 +41,7 @@ def command(
     `stackyard pull` makes the same revision of it in a yard at the same path, as on another cluster that has the yard
     there too. For containers, which need neither a yard nor its path: `stackyard image push`.
     """
+    from stackyard.cli.display import display
     from stackyard.images.api import Registry, fit_of, require_sendable
 
     record, entry = record_of(context.yard(), rev), find_revision(context.yard(), rev)
@@ -55,9 +56,11 @@ def command(
             needs = f", glibc {fit.glibc} or newer" if fit.glibc else ""
             echo(f"would push {record.module} to {target}: for {fit.path} on {fit.platform}{needs}")
         return
-    place, image = _send(
-        _OwnArtefact(record, asdict(entry), compression), target, Registry(plain_http, authfile, limit_s)
-    )
+    with display() as progress:
+        progress.phase(record.module, "push", target)
+        place, image = _send(
+            _OwnArtefact(record, asdict(entry), compression), target, Registry(plain_http, authfile, limit_s)
+        )
     if as_json:
         show_json({"target": place, "digest": image.manifest.digest, "bytes": image.bytes})
     else:

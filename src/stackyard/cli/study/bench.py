@@ -148,7 +148,7 @@ def request_of(context: Context, program: tuple[str, ...], options: dict[str, An
         base = load_study(Path(program[0]))
         words = (*base.job.program, *program[1:])
     elif not program:
-        raise InputError("no program and no study.yaml", hint="`stackyard bench --help` shows how it is used")
+        raise InputError("no program and no study.yaml", hint="name one last: stackyard bench train.py --nodes 1,2,4")
     vary, words = varied_values(options["vary"], words)
     job = make_intent(options, words, base=base.job if base else None)
     if not job.cwd:

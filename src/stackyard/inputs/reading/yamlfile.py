@@ -122,6 +122,7 @@ def raise_problems(problems: Sequence[InputError]) -> None:
 
 
 _PASSED = ("/dev/", "/proc/")
+_URL = re.compile(r"(?:^|/)([a-z][a-z0-9+.]*):/+(\S+)$")  # a Path joins its slashes
 """Where a pipe is that the caller's shell has passed, as ``/dev/stdin``: that is waited for, any other is refused."""
 
 
@@ -134,9 +135,14 @@ def read_text(path: Path) -> str:
     try:
         data = path.read_bytes() if str(path).startswith(_PASSED) else at.read_regular(path)
     except OSError as error:
-        hint = "ask its owner for read permission, or use a copy"
-        if not isinstance(error, PermissionError):
-            hint = "check the path of the file"
+        if url := _URL.search(str(path)):
+            text = f"{url[1]}://{url[2]} is a URL, not a file"
+            raise InputError(text, hint="download it first, and name the file") from error
+        hint = "check the path of the file"
+        if isinstance(error, PermissionError):
+            hint = "ask its owner for read permission, or use a copy"
+        elif isinstance(error, IsADirectoryError):
+            hint = "name a file in it"
         raise InputError(f"cannot read {path}: {cause(error)}", hint=hint) from error
     if data.startswith((b"\x7fELF", b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")):
         raise InputError("not a text file: a program or an archive", where=Where(str(path)), hint="use a text file")

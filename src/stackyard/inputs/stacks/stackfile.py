@@ -226,4 +226,4 @@ class StackFile(LateModel):
     def checked(self) -> None:
         """Check that its version is given only once."""
         if self.version and self.versions:
-            raise ValueError("`version` and `versions` are mutually exclusive")
+            raise ValueError("`version` and `versions` are mutually exclusive: keep one of them")

@@ -52,8 +52,8 @@ def node_kind(site: Site, wish: str) -> str:
     with_gpus = [name for name, kind in site.nodes.items() if kind.gpu.count]
     if wish == "gpu" and len(with_gpus) == 1:
         return with_gpus[0]
-    known = ", ".join(site.nodes) or "none: describe them under nodes: in site.yaml"
-    raise InputError(f"--on {wish}: no such node kind on this site", hint=f"node kinds: {known}")
+    hint = f"node kinds: {', '.join(site.nodes)}" if site.nodes else "describe them under `nodes:` in site.yaml"
+    raise InputError(f"--on {wish}: no such node kind on this site", hint=hint)
 
 
 def build_script(job: Job, words: Sequence[str], paths: RunPaths) -> str:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from stackyard.core.findings import Finding, Severity, counted
 from stackyard.launch.layout.cores import gpus_each, homes_of, most_cores, own_gpus, place, socket_cores, straddlers
 from stackyard.launch.layout.model import Layout, Node, Slot
+from stackyard.launch.layout.this_node import THIS
 from stackyard.launch.request.intent import Intent
 
 _ORDER: dict[Severity, int] = {"refused": 0, "warning": 1, "note": 2}
@@ -111,10 +112,14 @@ def _memory(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "more-memory-than-there-is",
             "refused",
-            f"{memory:g} GiB per node are requested, but a node of kind {layout.node.kind} has {there:g}",
+            f"{memory:g} GiB per node are requested, but {_node(layout)} has {there:g}",
             "the job would stay queued forever",
             f"at most --memory {there:g}",
         )
+
+
+def _node(layout: Layout) -> str:
+    return THIS if layout.node.kind == THIS else f"a node of kind {layout.node.kind}"
 
 
 def _gpus_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
@@ -123,7 +128,7 @@ def _gpus_there(intent: Intent, layout: Layout) -> Iterator[Finding]:
         yield Finding(
             "more-gpus-than-there-are",
             "refused",
-            f"{counted(per_rank, 'GPU')} per rank requested, but a node of kind {layout.node.kind} has {there}",
+            f"{counted(per_rank, 'GPU')} per rank requested, but {_node(layout)} has {there}",
             remedy=f"--gpus-per-rank {gpus_each(layout.node, ranks)}",
         )
     elif per_rank * ranks > there:

@@ -202,7 +202,10 @@ class NoScheduler(Batch):
 
     def head(self, request: BatchRequest) -> BatchHead:
         """Raises MissingError: a batch script needs a scheduler."""
-        raise MissingError(f"no scheduler found: cannot write a batch script for {request.name}")
+        raise MissingError(
+            f"no scheduler found: cannot write a batch script for {request.name}",
+            hint="name the scheduler in `scheduler: kind:` of site.yaml, or leave out --launcher to run here",
+        )
 
     def allocation(self, environ: dict[str, str]) -> Allocation | None:
         """None: there is never an allocation."""
