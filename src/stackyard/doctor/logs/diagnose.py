@@ -30,6 +30,7 @@ from stackyard.launch.api.causes import (
     mentions_failure,
     named_rank,
     parse,
+    raised_hint,
     rules,
     shown,
     signal_name,
@@ -248,10 +249,12 @@ def _unknown(failure: LineFailure[Found]) -> Cause:
     """What can be said of a failure without a known cause."""
     if failure.is_raised:
         what = shown(traceback_told(failure.line.text, failure.before, failure.frames))
-        return Cause(EXCEPTION, f"the program raised {what}", "look at the traceback before this line")
+        hint = shown(raised_hint(failure.line.text, failure.frames))
+        return Cause(EXCEPTION, f"the program raised {what}", hint or "look at the traceback before this line")
     if at := traceback_place(failure.frames):
         what = f"the program raised an exception, which the log does not name, at {shown(at.text)}"
-        return Cause(EXCEPTION, what, "look for the end of the traceback in another log of the program")
+        hint = raised_hint("", failure.frames) or "look for the end of the traceback in another log of the program"
+        return Cause(EXCEPTION, what, hint)
     status = exit_status(failure.line.text)
     how = f"a program ended with status {status}" if status else "a program failed"
     how = f"a program was ended by signal {status - 128} ({name})" if (name := signal_name(status)) else how

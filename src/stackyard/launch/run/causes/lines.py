@@ -62,7 +62,7 @@ _CARRIES = re.compile(r"Error: Caught \w+ in |\bRayTaskError\(")
 """An exception that only carries the one of a worker, whose traceback follows."""
 _INNER = re.compile(r'\s|File "|File \S+\.py|Cell In|Input In |<ipython-input|-+> ?\d|[╭│╰┌└❱]|\S+\.py in ')
 """How a line within a traceback begins: of Python, IPython, rich."""
-_NAMED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)\b(?=: )")
+_NAMED = re.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)\b(?=: |\s*$)")
 PLAIN = 0.1
 """How much a line counts as life that is not one of progress."""
 _IGNORED = "Exception ignored in"
@@ -72,6 +72,8 @@ _OPEN = re.compile(r":\s*$|LINE: +\d+\s*$|^terminate called after")
 """How a line ends whose message is in the next one."""
 LAST = 3.0
 """The life of a stream after an exception that ended it, whatever a script around it prints of a good end."""
+FEWEST_FRAMES = 3
+"""Frames at the end of a log, without more, that are the rest of a traceback."""
 MOST_LOOSE = 5
 """Lines without a margin in a traceback, as several ranks cause by printing at once; after more it was cut off."""
 
@@ -235,6 +237,7 @@ class Scan(Generic[T]):
         self._last, self._margin, self._is_muted, self._loose = "", "", False, 0
         self._muted: tuple[list[Line], Line | None, float] | None = None
         self._frame: Line | None = None
+        self._loose_stack: list[str] = []
         self._reports, self._number = Reports(), 0
         self._open: LineFailure[T] | None = None
 
@@ -272,6 +275,10 @@ class Scan(Generic[T]):
         self._forget()
         if self._forgets and not self.all and (told := self._reports.at_the_end(self._number)):
             self.all = [LineFailure(told, next(self._orders), None, False, False, self.life, PLAIN, before=told.text)]
+        if self._forgets and not self.all and self._frame and self._number - self._frame.number <= 2:
+            frames = [*self._loose_stack, self._last]
+            if sum(map(is_frame, frames)) >= FEWEST_FRAMES:  # the end of a log that was cut off
+                self.all = [LineFailure(self._frame, next(self._orders), None, False, True, self.life, PLAIN, frames)]
 
     def _begin(self, line: Line) -> None:
         is_linked = self._raised is None and any(one.text.startswith(_LINK) for one in self._trace[-3:])
@@ -329,6 +336,9 @@ class Scan(Generic[T]):
         if is_frame(line.text) and self.all and self.all[-1].line.text.startswith(_FATAL):
             self.all[-1].frames.append(line.text)
         elif is_frame(line.text):
+            goes_on = self._frame and line.number - self._frame.number <= MOST_LOOSE
+            self._loose_stack = [*self._loose_stack[-self.MOST :], self._last] if goes_on else []
+            self._loose_stack.append(line.text)
             self._frame = line
 
     def _single(self, line: Line) -> None:
@@ -338,8 +348,10 @@ class Scan(Generic[T]):
             self._lives(line.text)
             if not quiet and reports(line.text):
                 self._reports.add(line)
-        elif named and self._frame and line.number - self._frame.number <= MOST_LOOSE:
-            self.all[-1].frames = [self._frame.text]
+        elif named:
+            is_near = self._frame and line.number - self._frame.number <= MOST_LOOSE
+            near = [self._frame.text] if self._frame and is_near else []
+            self.all[-1].frames = [*near, *([self._last] if self._last.startswith("  ") else [])]
         elif ends:
             self.all[-1].before = self._reports.last
         self._last = line.text

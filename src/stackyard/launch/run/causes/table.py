@@ -28,7 +28,8 @@ KINDS = ("site", "certain", "cause", "unknown", "consequence", "general", "ended
 a rule; what follows from the failure of another rank; what is true of many failures; an end by SIGKILL, as launchers
 give to the ranks that are left; and what only accompanies failures."""
 FILES = (
-    "facts", "schedulers", "mpi", "gpu", "communication", "frameworks", "python", "libraries", "memory", "files",
+    "facts", "starting", "distributed", "packages", "storage", "schedulers", "mpi", "gpu", "communication",
+    "frameworks", "python", "libraries", "memory", "files",
     "network", "processes", "programs", "general",
 )  # fmt: skip
 """The files of rules, in the order in which they are tried."""
