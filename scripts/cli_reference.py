@@ -1,7 +1,11 @@
-"""Write docs/reference/cli.md from the commands' own help texts: one source, no drift. A test runs it with --check."""
+"""Write docs/reference/cli.md and the man pages from the commands' own help texts: one source, no drift.
+
+A test runs this and man_pages.py with --check.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,11 +52,13 @@ def reference() -> str:
 
 
 def main() -> None:
-    """Write the page, or with ``--check`` exit with status 1 if it is stale."""
+    """Write the page and the man pages, or with ``--check`` exit with status 1 if the page is stale."""
     text = reference()
     if "--check" in sys.argv:
         sys.exit(0 if TARGET.exists() and TARGET.read_text() == text else f"{TARGET} is stale: run {sys.argv[0]}")
     TARGET.write_text(text)
+    # in a process of its own: click keeps the help option of the first context in which a command was shown
+    subprocess.run([sys.executable, Path(__file__).with_name("man_pages.py")], check=True)
 
 
 if __name__ == "__main__":
