@@ -427,3 +427,11 @@ def test_what_to_do_on_a_full_disk_and_about_a_trash_that_is_none(yard: Yard, mo
     yard.trash.write_text("")
     told = inside("remove", OLD, expect=1)
     assert f"cannot read the trash {yard.trash}: Not a directory" in told.err and "hint: " in told.err
+
+
+def test_what_your_own_shell_has_loaded_is_unloaded_first(yard: Yard) -> None:
+    environ = {**os.environ, "HELLO_HOME": str(smallyard.revision(yard, "1.0").prefix)}
+    words = [STACKYARD, "remove", OLD]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and f"kept {OLD}: this shell" in done.stdout
+    assert "hint: module unload tool; then try again" in done.stderr
