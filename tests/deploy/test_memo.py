@@ -9,6 +9,7 @@ import pytest
 from stackyard.deploy import memo
 from stackyard.yard.layout import Yard
 from stackyard.yard.revision.manifest import Entry, Manifest
+from support.accounts import Accounts
 
 
 @pytest.fixture
@@ -89,3 +90,14 @@ def test_a_damaged_memo_does_not_hold(tmp_path: Path, file: Path, entry: Entry, 
     memo.remember(kept, memo.digests([str(file)]), ["s/1-1"], manifest)
     kept.write_text(text)
     assert memo.recall(kept, manifest) is None
+
+
+def test_a_configuration_of_pips_that_you_may_not_read_is_passed_over(accounts: Accounts, common: Path) -> None:
+    """As pip does; one that does not exist is looked for at the next deploy."""
+    closed, absent = common / "closed.conf", common / "absent.conf"
+    closed.touch(0o600)
+    code = (
+        "import sys\nfrom stackyard.deploy import inputs\n"
+        "inputs.PIP_CONFIGS = tuple(sys.argv[1:])\nprint(*inputs.as_read([], inputs.Site()))"
+    )
+    assert accounts.user("anna").python(code, closed, absent).out.split() == [str(absent)]

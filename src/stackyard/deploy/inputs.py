@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -61,9 +62,13 @@ def memo_inputs(request: Request) -> list[str] | None:
 
 
 def _configs() -> list[str]:
-    """pip's configuration files; without a home directory, those below it count as missing each time."""
+    """pip's configuration files; without a home directory, those below it count as missing each time.
+
+    Left out are files that you may not read, which pip passes over too.
+    """
     own = home.find() or home.NOWHERE
-    return [name.replace("~", str(own), 1) for name in PIP_CONFIGS]
+    files = [name.replace("~", str(own), 1) for name in PIP_CONFIGS]
+    return [file for file in files if os.access(file, os.R_OK) or not os.access(file, os.F_OK)]
 
 
 def _names_variable(file: str) -> bool:
