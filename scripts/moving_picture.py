@@ -32,7 +32,7 @@ WIDE, HIGH, BORDER = 8.4, 18.0, 14.0
 """Of a cell, and around all of them, in pixels."""
 PAUSE_S, TYPED_S, END_S, LEAST_S, MOST_S = 0.7, 0.03, 4.0, 0.07, 5.0
 """How long a typed line stays, a letter takes, the last frame stays; the shortest frame; the most of a command."""
-READY, UNTIL_S = b"\x1b]7;ready\x07", 300
+QUIET_S, READY, UNTIL_S = 0.04, b"\x1b]7;ready\x07", 300
 NAMES = {
     "default": "#d9d9d9", "black": "#1a1a1a", "red": "#f4005f", "green": "#98e024", "brown": "#fd971f",
     "blue": "#9d65ff", "magenta": "#f4005f", "cyan": "#58d1eb", "white": "#c4c5b5", "brightblack": "#878787",
@@ -50,8 +50,15 @@ class Frame(NamedTuple):
     seconds: float
 
 
+class Written(NamedTuple):
+    """What the shell wrote, and when."""
+
+    at: float
+    content: bytes
+
+
 class Recording:
-    """A bash in a terminal of its own, and every state of its screen."""
+    """A bash in a terminal of its own, and what it wrote when. The screen is drawn later: that takes longer."""
 
     def __init__(self) -> None:
         """Start it, without start files."""
@@ -60,65 +67,77 @@ class Recording:
         if self._child == 0:
             os.execvpe("bash", ["bash", "--norc", "--noprofile"], environ)
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        self._screen = pyte.Screen(COLUMNS, ROWS)
-        self._stream = pyte.ByteStream(self._screen)
-        self.frames: list[Frame] = []
+        self._commands: list[tuple[list[Written], list[Written]]] = []
         self._until_ready()
 
     def prepare(self, line: str) -> None:
         """Run a line that the picture does not show."""
         os.write(self._terminal, f"{line}; clear\n".encode())
         self._until_ready()
-        self.frames.clear()
 
     def type(self, line: str) -> None:
         """Type a line letter by letter, and wait until the next prompt."""
+        typed = []
         for letter in line:
             os.write(self._terminal, letter.encode())
-            self._take(TYPED_S)
-            self._keep(TYPED_S)
-        self._keep(PAUSE_S)
-        typed = len(self.frames)
+            typed += self._take(TYPED_S)
         os.write(self._terminal, b"\n")
-        self._until_ready()
-        self.frames[typed:] = played(self.frames[typed:])
-        self._keep(2 * PAUSE_S)
+        self._commands.append((typed, self._until_ready()))
 
     def close(self) -> None:
         """End the shell."""
         os.close(self._terminal)
         os.waitpid(self._child, 0)
 
-    def _until_ready(self) -> None:
-        seen, began, most = b"", time.monotonic(), time.monotonic() + UNTIL_S
-        while READY not in seen:
-            part = self._take(LEAST_S / 4)
-            seen += part
-            now = time.monotonic()
-            if now > most:
-                raise SystemExit(f"no prompt after {UNTIL_S} s: {seen[-500:].decode(errors='replace')}")
-            if not part and now - began >= LEAST_S:  # in the midst of what is written is half a picture
-                self._keep(now - began)
-                began = now
+    def frames(self) -> list[Frame]:
+        """Every state of the screen."""
+        screen = pyte.Screen(COLUMNS, ROWS)
+        stream = pyte.ByteStream(screen)
+        stream.feed(b"$ ")
+        found: list[Frame] = []
+        for typed, answered in self._commands:
+            for written in typed:
+                stream.feed(written.content)
+                _keep(found, screen, TYPED_S)
+            _keep(found, screen, PAUSE_S)
+            of_command: list[Frame] = []
+            waiting = 0.0
+            for written, after in itertools.zip_longest(answered, answered[1:]):
+                stream.feed(written.content)
+                quiet = after.at - written.at if after else LEAST_S
+                waiting += quiet
+                if waiting >= LEAST_S and quiet >= QUIET_S:  # in the midst of what is written is half a picture
+                    _keep(of_command, screen, waiting)
+                    waiting = 0.0
+            found += played(of_command)
+            _keep(found, screen, 2 * PAUSE_S)
+        return found
 
-    def _take(self, wait_s: float) -> bytes:
+    def _until_ready(self) -> list[Written]:
+        found, most = list[Written](), time.monotonic() + UNTIL_S
+        while READY not in b"".join(written.content for written in found[-2:]):
+            found += self._take(1.0)
+            if time.monotonic() > most:
+                raise SystemExit(f"no prompt after {UNTIL_S} s: {found[-1:]}")
+        return found
+
+    def _take(self, wait_s: float) -> list[Written]:
         if not select.select([self._terminal], [], [], wait_s)[0]:
-            return b""
-        part = os.read(self._terminal, 65536)
-        self._stream.feed(part)
-        return part
+            return []
+        return [Written(time.monotonic(), os.read(self._terminal, 1 << 20))]
 
-    def _keep(self, seconds: float) -> None:
-        """The screen as it is now; a state that stays is one frame."""
-        rows = tuple(tuple(self._screen.buffer[y][x] for x in range(COLUMNS)) for y in range(ROWS))
-        if self.frames and self.frames[-1].rows == rows:
-            seconds += self.frames.pop().seconds
-        self.frames.append(Frame(rows, seconds))
+
+def _keep(frames: list[Frame], screen: pyte.Screen, seconds: float) -> None:
+    """The screen as it is now; a state that stays is one frame."""
+    rows = tuple(tuple(screen.buffer[y][x] for x in range(COLUMNS)) for y in range(ROWS))
+    if frames and frames[-1].rows == rows:
+        seconds += frames.pop().seconds
+    frames.append(Frame(rows, seconds))
 
 
 def played(frames: list[Frame]) -> list[Frame]:
     """The frames of a command in at most `MOST_S`; those that would be shorter than `LEAST_S` are left out."""
-    factor = min(1.0, MOST_S / sum(frame.seconds for frame in frames)) if frames else 1.0
+    factor = min(1.0, MOST_S / sum(frame.seconds for frame in frames))
     kept: list[Frame] = []
     for frame in frames:
         seconds = frame.seconds * factor
@@ -136,14 +155,14 @@ def colour(name: str) -> str:
 
 
 def drawn(row: Row) -> str:
-    """A line: backgrounds and half blocks as areas, one path for each colour; all other characters as text."""
+    """A line: backgrounds and half blocks as strokes, one path for each colour; all other characters as text."""
     areas: dict[str, list[str]] = {}
     for half in (0, 1):
         for fill, group in itertools.groupby(range(COLUMNS), lambda x, half=half: _fill(row[x], half)):
             cells = list(group)
             if fill:
-                areas.setdefault(fill, []).append(f"M{cells[0]} {half}h{len(cells)}v1h-{len(cells)}z")
-    paths = "".join(f'<path fill="{fill}" d="{"".join(parts)}"/>' for fill, parts in areas.items())
+                areas.setdefault(fill, []).append(f"M{cells[0]} {half}.5h{len(cells)}".replace(" 0.", " ."))
+    paths = "".join(f'<path stroke="{fill}" d="{"".join(parts)}"/>' for fill, parts in areas.items())
     return (f'<g transform="scale({WIDE:g} {HIGH / 2:g})">{paths}</g>' if paths else "") + "".join(_words(row))
 
 
@@ -210,8 +229,9 @@ def main() -> None:
     for line in options.lines:
         recording.type(line)
     recording.close()
-    options.target.write_text(svg(recording.frames), encoding="utf-8")
-    print(f"{options.target}: {len(recording.frames)} frames, {options.target.stat().st_size:,} bytes")
+    frames = recording.frames()
+    options.target.write_text(svg(frames), encoding="utf-8")
+    print(f"{options.target}: {len(frames)} frames, {options.target.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ def test_a_shell_is_recorded(script: ModuleType, monkeypatch: pytest.MonkeyPatch
     recording.prepare("red='\\e[31mred\\e[0m'")
     recording.type('printf "$red <b>\\n"')
     recording.close()
-    picture = script.svg(recording.frames)
+    picture = script.svg(recording.frames())
     tops = frames(picture)
-    assert tops == sorted(tops) and len(tops) == len(recording.frames) > 2
+    assert tops == sorted(tops) and len(tops) == len(recording.frames()) > 2
     texts = [text.text or "" for text in ElementTree.fromstring(picture).iter(f"{SVG}text")]
     assert "red" in texts and texts.count('$ printf "$red <b>\\n"') == 1, "a line that stays is drawn once"
     assert (
