@@ -81,9 +81,9 @@ class _Tune(Verb):
 def command(context: Context, /, program: tuple[str, ...], **options: Any) -> None:
     """Search the best parameters of a program: SPACE.yaml [PROGRAM [ARG]...].
 
-    space.yaml has the parameters with their ranges, and the metric. Parameters reach the program as --NAME VALUE, or in
-    place of {NAME} in its words; it prints its metric as a line of JSON, or as a pattern matches it. Options of the
-    program come after `--`.
+    space.yaml has the parameters with their ranges, and the metric; words are added to a program that it has.
+    Parameters reach the program as --NAME VALUE, or in place of {NAME} in its words; it prints its metric as a line of
+    JSON, or as a pattern matches it. Options of the program come after `--`.
 
     Trials run side by side, each in a slot of an allocation with its own cores, GPUs, directory and log. The search
     ends when it is done: `--allocations` are as many jobs as it may take, and a trial that was interrupted goes on from
@@ -120,7 +120,7 @@ def request_of(context: Context, words: tuple[str, ...], options: dict[str, Any]
         raise InputError(f"the first word is a space.yaml: {given}", hint="stackyard tune space.yaml train.py")
     base = load_space(Path(words[0]))
     words = words[1:][words[1:2] == ("--",) :]
-    job = make_intent(options, words or base.job.program, base=base.job)
+    job = make_intent(options, (*base.job.program, *words), base=base.job)
     if not job.program:
         raise InputError(
             "no program is given", hint=f"stackyard tune {Path(words[0] if words else 'space.yaml').name} train.py"
