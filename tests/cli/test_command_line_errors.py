@@ -42,6 +42,7 @@ WRONG = {
     ("history", "--since", "x"): ("no such option: --since", "`stackyard history --help` lists all"),
     ("default", "a", "b"): ("got unexpected extra argument (b)", "for example: stackyard default "),
     ("runs", "follow"): ("no such command: stackyard runs follow", "did you mean `stackyard runs attach`?"),
+    ("run", "--with", "x", "python"): ("no such option: --with", "the revision comes first: stackyard run REV -- CMD"),
     ("lint", "."): ("cannot read .: Is a directory", "name a file in it"),
     ("deploy", "https://a.org/x.yml"): ("https://a.org/x.yml is a URL, not a file", "download it first"),
     ("deploy", "e.yml", "--on", "gpu"): ("--on gpu: no such node kind on this site", "describe them under `nodes:`"),

@@ -111,6 +111,9 @@ def test_it_is_exported_with_its_base(published: Bed) -> None:
     assert "/python-3.11.7-0_cpython." in published.user("export", "mine", "--as", "explicit").out
     assert published.user("export", "sci", "--as", "pixi").out.startswith("# sci 1.0 py311 for linux-64: pixi.lock")
     assert "known: pixi" in published.user("export", "sci", "--as", "conda", expect=2).err
+    assert published.user("export", "sci", "-o", "/proc/x.yml", expect=1).err.startswith(
+        "error: cannot write /proc/x.yml: "
+    )
     file = published.directory / "exported" / "stack.yaml"
     published.user("export", "mine", "--as", "stack", "-o", file, "--dry-run")
     assert not file.exists()

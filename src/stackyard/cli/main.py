@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import signal
 import sys
 import warnings
@@ -100,6 +101,8 @@ PLACES = dict(
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 
 
+_TEMPORARY = re.compile(r"(.*/|)\.([^/]+)\.[0-9a-f-]+\.tmp$")
+"""The name from which a file is renamed to its place (`yard.write.atomic`)."""
 _UNCHANGED = "published revisions are unchanged"
 _AGAIN = f"{_UNCHANGED}; run the same command again to continue"
 
@@ -257,7 +260,10 @@ def _run_verb() -> None:
         from stackyard.cli.output import show_error
 
         name = f"{error.filename}: " if error.filename else "cannot read or write: "
-        hint = None if _has_directory() else "the current directory was removed: change to another (cd)"
+        if part := _TEMPORARY.match(str(error.filename)):  # what is renamed to its place at the end
+            name = f"cannot write {part[1]}{part[2]}: "
+        hint = "name a place where you can write" if part else None
+        hint = hint if _has_directory() else "the current directory was removed: change to another (cd)"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = f"free some space and type the same again: {_UNCHANGED}"
         show_error(StackyardError(f"{name}{error.strerror or error}", hint=hint))

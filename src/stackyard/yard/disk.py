@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from stackyard.core.errors import StackyardError
+from stackyard.core.errors import StackyardError, cause
 from stackyard.core.late import dataclass
 from stackyard.host.files import at, copying, space
 from stackyard.host.run.identity import process_token
@@ -355,8 +355,11 @@ def failure(error: OSError, step: str, hint: str = "") -> StackyardError:
     """
     if space.is_full(error):
         return no_space(step, str(error.filename or error.strerror), hint)
+    name = os.fsdecode(error.filename or "")
+    why = cause(error) + (f": {name}" if name and name not in step else "")
     return StackyardError(
-        f"{step} failed: {error}", hint=hint or "published revisions are unchanged; type the same again"
+        f"{step} failed: {why[:1].lower()}{why[1:]}",
+        hint=hint or "published revisions are unchanged; type the same again",
     )
 
 

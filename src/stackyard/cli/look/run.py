@@ -27,6 +27,8 @@ def command(context: Context, rev: str, argv: tuple[str, ...], dry_run: bool) ->
     """Run CMD in the environment that loading REV sets up. CMD replaces this process, so its exit status is kept."""
     from stackyard.expose.api import change_of, example_command
 
+    if rev.startswith("-"):
+        raise InputError(f"no such option: {rev}", hint="the revision comes first: stackyard run REV -- CMD")
     yard = context.yard()
     record = record_of(yard, rev)
     require_signed(record, "load", yard)
