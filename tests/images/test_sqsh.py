@@ -11,7 +11,8 @@ import oci_bed as bed
 import pytest
 from registry_bed import Registry, registry
 
-from stackyard.core.errors import InputError
+from stackyard.core.errors import InputError, StackyardError
+from stackyard.images.oci import transfer
 from stackyard.images.oci.layout import Reference
 from stackyard.images.oci.sqsh import rc_text, write
 from support import programs, smallyard
@@ -50,6 +51,10 @@ def test_an_image_of_a_registry_becomes_a_file(tmp_path: Path, here: Registry) -
     digest = stackyard(
         "image", "push", f"oci:{tmp_path}/layout:1", f"docker://{here.place}/small:1", "--plain-http"
     ).out
+    plain = transfer.Registry(plain_http=True)
+    assert transfer.digest_of(f"{here.place}#small:1", plain) in digest
+    with pytest.raises(StackyardError, match="cannot resolve"):
+        transfer.digest_of(f"{here.place}#none:1", plain)
     file = tmp_path / "x.sqsh"
     words = ("image", "pull", f"{here.place}#small:1", "--format", "sqsh", "-o", file, "--plain-http")
     done = stackyard(*words)

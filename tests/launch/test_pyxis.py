@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -244,6 +245,9 @@ def test_a_cluster_without_pyxis_says_so_before_a_job_is_queued(slurm: SlurmClus
 def test_a_batch_job(work: Work) -> None:
     work.run("submit", *TWO, *BUSYBOX, "sh", "-c", "echo $RANK; cat /marker")
     work.until(lambda: work.status()["state"] == "done")
+    noted = json.loads((work.last / "image.json").read_text())
+    assert noted["image"] == "docker://docker.io/library/busybox"
+    assert noted["digest"] or "docker.io" in noted["unknown"]
     assert logs(work) == ["0\nbusybox", "1\nbusybox"]
 
 

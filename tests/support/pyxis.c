@@ -57,8 +57,40 @@ static int take(int i, const char *given, int remote) {
       strcmp(flag, ":no_exec")) return bad("--container-name: unknown flag", value);
   return i == MOUNTS ? mounts_ok(value) : 0;
 }
+#ifdef EDF   /* --environment=FILE, whose lines have the same settings */
+static void unquote(char *text) {   /* a basic string: up to its last quote, with doubled $ and escaped quotes */
+  char *to = text, *from = text + 1, *end = strrchr(text, '"');
+  while (from < end) { if ((*from == '\\' || (*from == '$' && from[1] == '$')) && from + 1 < end) from++; *to++ = *from++; }
+  *to = 0;
+}
+static int read_edf(int i, const char *path, int remote) {
+  char line[8192], mounts[65536] = "", *start;
+  FILE *file = fopen(path, "r");
+  int inside = 0;
+  if (!file) return bad("unable to read the environment definition file", path);
+  while (fgets(line, sizeof line, file)) {
+    char *value = (start = strchr(line, '"')) ? start : line;
+    if (inside && *line == ']') { inside = 0; continue; }
+    if (!strncmp(line, "mounts = [", 10)) { inside = 1; continue; }
+    if (start) unquote(value);
+    if (inside) snprintf(mounts + strlen(mounts), sizeof mounts - strlen(mounts), "%s%s", *mounts ? "," : "", value);
+    else if (!strncmp(line, "image = ", 8)) opt[IMAGE].value = strdup(value);
+    else if (!strncmp(line, "workdir = ", 10)) opt[WORKDIR].value = strdup(value);
+    else if (*line == '[') break;
+    else if (*line != '\n' && strncmp(line, "entrypoint = ", 13) && strncmp(line, "writable = ", 11)) return bad("unknown key", line);
+  }
+  fclose(file);
+  opt[NO_REMAP].value = "y";
+  if (*mounts) opt[MOUNTS].value = strdup(mounts);
+  return opt[IMAGE].value ? *mounts ? mounts_ok(mounts) : 0 : bad("no image in", path);
+}
+#endif
 int slurm_spank_init(spank_t sp, int count, char **words) {
   for (int i = 0; i < count; i++) if (!strncmp(words[i], "images=", 7)) snprintf(images, sizeof images, "%s", words[i] + 7);
+#ifdef EDF
+  struct spank_option edf = {"environment", "PATH", "[edf] the environment definition file to use", 1, 0, read_edf};
+  return spank_option_register(sp, &edf) == ESPANK_SUCCESS ? 0 : -1;
+#endif
   for (int i = 0; i < N; i++) {
     struct spank_option one = {(char *)opt[i].name, (char *)opt[i].arg, "[pyxis] see its documentation", opt[i].arg != 0, i, take};
     if (spank_option_register(sp, &one) != ESPANK_SUCCESS) return -1;

@@ -16,25 +16,27 @@ from support import programs
 from support.slurm import SlurmCluster
 from support.testbed import kept
 
-SOURCE = Path(__file__).with_suffix(".c")
+SOURCES = {"pyxis": "pyxis.c", "edf": "pyxis.c", "uenv": "uenv.c"}
+"""The plug-ins; that of environment definition files is the first one with a reader of its file."""
 
 
-def plugin(*defines: str) -> Path:
+def plugin(name: str = "pyxis") -> Path:
     """The compiled plug-in."""
+    source = Path(__file__).with_name(SOURCES[name])
 
     def make(directory: Path) -> None:
-        words = ["gcc", "-O1", "-Wall", "-shared", "-fPIC", *(f"-D{define}" for define in defines)]
-        subprocess.run([*words, "-o", directory / "pyxis.so", SOURCE], check=True)
+        words = ["gcc", "-O1", "-shared", "-fPIC", f"-D{name.upper()}"]
+        subprocess.run([*words, "-o", directory / f"{name}.so", source], check=True)
 
-    return kept("-".join(("pyxis", *defines)).lower(), [SOURCE], make) / "pyxis.so"
+    return kept(name, [source], make) / f"{name}.so"
 
 
 @contextlib.contextmanager
-def cluster(images: Path, *defines: str, nodes: int = 4) -> Iterator[SlurmCluster]:
-    """A cluster with the plug-in, which takes images of registries from a directory; `images` gets busybox."""
+def cluster(images: Path, name: str = "pyxis", nodes: int = 4) -> Iterator[SlurmCluster]:
+    """A cluster with a plug-in, which takes images of registries from a directory; `images` gets busybox."""
     programs.need("libslurm", "gcc", "busybox", "srun")
     busybox(images / "busybox")
-    file = plugin(*defines)
+    file = plugin(name)
 
     def change(files: dict[str, str]) -> None:
         plugstack = images / "plugstack.conf"

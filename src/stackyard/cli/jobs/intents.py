@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stackyard.launch.api.jobs import Intent, Repeat, Workspace
 
 LAUNCHERS = ["srun", "jsrun", "mpirun", "mpich", "pals", "flux", "local"]
-RUNTIMES = ["apptainer", "singularity", "charliecloud", "pyxis"]
+RUNTIMES = ["apptainer", "singularity", "charliecloud", "pyxis", "podman-hpc", "edf", "uenv", "shifter"]
 MISPLACED = frozenset({
     "--nodes", "--ranks-per-node", "--cores-per-rank", "--gpus-per-rank", "--threads-per-rank", "--node-kind", "--with",
     "--container", "--account", "--partition", "--queue", "--scheduler", "--launcher", "--dry-run",

@@ -20,7 +20,7 @@ from stackyard.images.bases.blobs import parsed
 from stackyard.images.oci.build import copy_blob, verified
 from stackyard.images.oci.layout import Image, Reference, blob, image, is_reference, reference, tag
 from stackyard.images.oci.writer import writer
-from stackyard.inputs.reading.imagename import image_name
+from stackyard.inputs.reading.imagename import HUB, image_name
 
 DOCKER = "docker://"
 ANSWER_S = 30.0
@@ -102,6 +102,29 @@ def notes_of(source: str, registry: Registry = Registry()) -> Mapping[str, str]:
     fields = parsed(_probe(source, _parsed(source)["registry"], registry, may_lack=False).encode(), source)
     notes = fields.get("annotations") or {}
     return {str(key): str(value) for key, value in notes.items()} if isinstance(notes, dict) else {}
+
+
+def digest_of(source: str, registry: Registry = Registry(limit_s=ANSWER_S)) -> str:
+    """The digest that a name of a registry stands for now, without fetching the image.
+
+    Raises:
+        InputError: it is not the name of an image.
+        MissingError: skopeo is missing.
+        StackyardError: the registry does not answer in time, or refuses.
+    """
+    name = image_name(source)
+    if name.digest:
+        return name.digest
+    host = name.registry or HUB
+    done = _skopeo(
+        ["inspect", "--no-tags", *registry.words(""), "--format", "{{.Digest}}", name.docker],
+        f"reach {host}",
+        host,
+        registry.limit_s,
+    )
+    if done.returncode:
+        raise failure(f"resolve {name.docker}", host, done)
+    return done.stdout.strip()
 
 
 def pull(source: str, directory: Path, name: str = "", registry: Registry = Registry()) -> Transfer:

@@ -58,7 +58,11 @@ _CLEANING = ("--cleanenv", "-e", "--containall", "-C", "--unset-env=*")
 class ContainerPolicy(LateModel):
     """The settings for programs in an image."""
 
-    runtime: Word = Field("", description="apptainer, singularity, charliecloud, or that of a plug-in; empty: detected")
+    runtime: Word = Field(
+        "",
+        description="apptainer, singularity, charliecloud, pyxis, podman-hpc, edf, uenv, shifter, or a plug-in's; "
+        "empty: one of the first three, detected",
+    )
     binds: tuple[str, ...] = Field((), description="Directories and files of the host: src[:dst[:opts]], for --bind")
     options: tuple[str, ...] = Field((), description="More options of its exec command")
     variables: Variables = Field({}, description="Variables set in the container, e.g. LD_LIBRARY_PATH, LD_PRELOAD")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from stackyard.core.late import dataclass
 from stackyard.host.run import clock
 from stackyard.host.run.identity import hostname, whoami
+from stackyard.inputs.reading.imagename import is_image_name
 from stackyard.launch.jobs.job import Job
 from stackyard.launch.plan.carried import carried
 from stackyard.launch.plan.command import first_rank, launch_command, program_text
@@ -53,6 +54,10 @@ def record_run(run: Run, how: How) -> Run:
             versions=versions(), yard=str(workspace.yard.root), user=whoami(), host=hostname(), again_of=job.again_of,
         ),
     )  # fmt: skip
+    if is_image_name(job.intent.container):
+        from stackyard.launch.jobs.pulled import note_digest  # late: for images of registries
+
+        note_digest(job.intent.container, run.paths, waits=how == "submit")
     return run
 
 

@@ -7,7 +7,7 @@ rarely contain scontrol) and passed as variables. `runtimes` has what each runti
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -55,6 +55,7 @@ def wrap(
     program: RankProgram | None = None,
     stack_root: str = "",
     environ: Mapping[str, str] | None = None,
+    passed: Iterable[str] = (),
 ) -> Wrapper:
     """The words and variables that run a program in the intent's image.
 
@@ -63,14 +64,16 @@ def wrap(
         program: the backend's program; its helper programs are bound if needed.
         stack_root: the directory of the stack to bind (its yard); empty without a stack.
         environ: its PATH is searched for a runtime; None: this process's.
+        passed: the names of the variables of every rank.
 
     Raises:
         InputError: the image does not exist, or the runtime does not support its format.
         MissingError: the site names no runtime and none is found.
     """
     # the site's settings, with the bindings that its machine needs, in the runtime's words
-    image = _image(intent)
-    runtime = runtimes.choose(intent.runtime or site.launch.container.runtime, image, environ)
+    named = intent.runtime or site.launch.container.runtime
+    image = _image(intent, labels=bool(named) and runtimes.named(named).labels)
+    runtime = runtimes.choose(named, image, environ)
     runtime.require(environ)
     bindings = _bindings(site)
     policy = _with_own(bindings.applied(site.launch.container, runtime.libraries), intent)
@@ -78,6 +81,8 @@ def wrap(
     if intent.workdir == OWN_DIRECTORY and not runtime.starts_in_image:
         raise InputError(f"{runtime.name} starts a program in a directory of the host, and not in the image's own",
                          hint="name a directory in workdir, or leave it out for the working directory")  # fmt: skip
+    if intent.workdir and runtime.kind == "words":
+        raise InputError(f"workdir: {runtime.name} has the root of the host", hint="set cwd: the program starts there")
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
     if staged and runtime.kind == "inside":
         raise InputError(f"--stage: an image of {runtime.name} cannot mount what is copied to the nodes first",
@@ -99,13 +104,14 @@ def wrap(
     # checked with the image as it is named, run with the copy on the node
     variables = {**apart, **policy.variables}
     directory = _directory(intent, cwd)
-    inside = RuntimeInput(staged_image(intent) or image, directory, policy, gpu, binds, path, variables, why)
+    names = tuple(dict.fromkeys((*passed, *(program.variables if program else ()))))
+    inside = RuntimeInput(staged_image(intent) or image, directory, policy, gpu, binds, path, variables, why, names)
     runtime.check(replace(inside, image=image))
     wrapper = runtime.wrapper(inside)
     reasons = (*wrapper.reasons, *_of_apart(apart), *_of_bindings(site))
     # for the preflight: host files that must exist on each node, and files that all nodes share
     needed = tuple(dict.fromkeys((*_sources(policy), *bindings.needed)))
-    on_disk = not staged_image(intent) and not is_image_name(image)
+    on_disk = not staged_image(intent) and image.startswith("/")
     shared = tuple(path for path in (*fixed, *((image,) if on_disk else ())) if path not in needed)
     return replace(wrapper, needed=needed, shared=shared, host_mpi=bindings.mpi.library, reasons=reasons)
 
@@ -159,11 +165,11 @@ def _helpers(program: RankProgram | None) -> tuple[str, ...]:
     return (str(HELPERS),) if any(word.startswith(str(HELPERS)) for word in words) else ()
 
 
-def _image(intent: Intent) -> str:
-    """The absolute path of the image, or its name in a registry, which the runtime takes."""
-    if is_image_name(intent.container):
-        return intent.container
+def _image(intent: Intent, *, labels: bool) -> str:
+    """The absolute path of the image, or its name in a registry; `labels`: or a word that the runtime knows."""
     path = Path(image_path(intent))
+    if is_image_name(intent.container) or (labels and not path.exists() and intent.container[0] not in "./"):
+        return intent.container
     if not path.exists():
         raise InputError(f"image not found: {path}", hint="--container takes a SIF or SquashFS file, or a directory")
     return str(path)

@@ -232,6 +232,7 @@ def wrappers_of(intent: Intent, site: Site, program: RankProgram, context: PlanC
             containers.wrap(
                 intent, site, program.layout, context.stack.change, program=program, stack_root=context.stack.folder,
                 environ=context.environ,
+                passed=(*intent.passed, *rank_variables(intent, site, program.layout.node.kind)),
             )
         )  # fmt: skip
     return (*wrappers, *profilers.wrap(intent.profile, program.layout, program.ranks_per_task))

@@ -204,6 +204,7 @@ class Wrapper:
     directory, which must exist before a rank starts. `launcher`: words for the launcher in place of words before the
     program, with reasons; ``{step}`` in them is the directory of the step. `inside`: with them each task starts in an
     image already, and goes to `workdir`, if that is not empty. `pulled`: the nodes pull the image, which may take long.
+    `files`: those of the step that these words name.
     """
 
     argv: tuple[str, ...]
@@ -221,6 +222,7 @@ class Wrapper:
     inside: bool = False
     workdir: str = ""
     pulled: bool = False
+    files: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
   status.json                 how it stands, replaced as it changes; holds the end once there is one
   events.jsonl                phases, failures, lost nodes: one JSON object a line, in the order they happened
   placement.json              planned and actual places of the ranks
+  image.json                  the digest of an image that the nodes pulled
   stage.json                  what was copied to the nodes, how fast
   preflight.json              what the preflight measured
   batch.log                   the batch script's own output
@@ -122,6 +123,8 @@ class RunPaths:
 
     usage = Below("usage.json")
     """The memory and the GPUs that the ranks used."""
+    image = Below("image.json")
+    """The digest that the name of the job's image stood for, where the nodes pull it from a registry."""
     staged = Below("stage.json")
     """What was copied to the nodes before the ranks started."""
 

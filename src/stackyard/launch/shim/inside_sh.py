@@ -56,9 +56,9 @@ def inside_text(step: StepPaths, file: StepFile, plan: Plan) -> str:
 
 def node_text(step: StepPaths, file: StepFile, plan: Plan, *, python: str = "") -> str:
     """The text of node.sh: it makes the node's directory, looks for what the ranks need, and becomes the agent."""
-    tasks = " ".join(str(local) for local in range(file.tasks_per_node))
-    make, agent = rank_sh.agent_text(step, python, programs.needed(file, plan), made=_GATES)
-    return f"{rank_sh.head_text(step, file, base=SHARED)}{_NODE.format(tasks=tasks)}{make}{agent}\n"
+    gates = "".join(f'"$sy_dir/gate.{local}" ' for local in range(file.tasks_per_node))
+    make, agent = rank_sh.agent_text(step, python, programs.needed(file, plan), gates=gates)
+    return f"{rank_sh.head_text(step, file, base=SHARED)}{_NODE}{make}{agent}\n"
 
 
 _HEAD = """#!/bin/sh
@@ -139,11 +139,6 @@ exit "$sy_code"
 """
 """The agent answers once the hub has the exit status, for which the launcher ends the other ranks."""
 
-_NODE = """sy_node=${{SLURM_NODEID-}} sy_local=0 sy_gates='{tasks}'
+_NODE = """sy_node=${SLURM_NODEID-} sy_local=0
 [[ -n $sy_node ]] || sy_unfit "srun has not set SLURM_NODEID"
-"""
-
-_GATES = """for sy_i in $sy_gates; do
-  mkfifo -m 600 -- "$sy_dir/gate.$sy_i" || sy_unfit "cannot create a FIFO in $sy_dir"
-done
 """

@@ -177,18 +177,18 @@ def _sidecar(plan: Plan) -> str:
     return shell.array("sy_words", plan.program.sidecar) + "".join(programs.wrapped(w) for w in reversed(everywhere))
 
 
-def agent_text(step: StepPaths, python: str, needed: str, made: str = "") -> tuple[str, str]:
+def agent_text(step: StepPaths, python: str, needed: str, gates: str = "") -> tuple[str, str]:
     """Shell text that makes the node's directory, and text that becomes its agent.
 
     Args:
         python: as in `shim_text`.
         needed: what looks for the files of the node's programs.
-        made: what is made in the directory before its FIFO, by which the ranks find it.
+        gates: more FIFOs, as words of a shell; made before the one by which the ranks find the directory.
     """
     choice = f"sy_python={shlex.quote(python)}" if python else _PYTHON.format(own=shlex.quote(sys.executable))
     look = shell.LOOK if "sy_look" in needed else ""
     agent, fallback = shlex.quote(str(step.agent)), shlex.quote(python or sys.executable)
-    return _MAKE.format(look=look, needed=needed, made=made), _AGENT.format(
+    return _MAKE.format(look=look, needed=needed, gates=gates), _AGENT.format(
         choice=choice, agent=agent, fallback=fallback
     )
 
@@ -196,7 +196,7 @@ def agent_text(step: StepPaths, python: str, needed: str, made: str = "") -> tup
 _MAKE = """  sy_lacks=
   sy_lack() {{ [[ -n $sy_lacks ]] || sy_lacks=$*; }}
 {look}{needed}  sy_make
-{made}  mkfifo -m 600 -- "$sy_dir/pipe" || sy_unfit "cannot create a FIFO in $sy_dir"
+  mkfifo -m 600 -- {gates}"$sy_dir/pipe" || sy_unfit "cannot create a FIFO in $sy_dir"
 """
 
 _AGENT = """    [[ -n ${{PMI_FD-}} && $PMI_FD != *[!0-9]* ]] && eval "exec $PMI_FD>&-"

@@ -11,39 +11,56 @@ from stackyard.inputs.reading.imagename import image_name, is_image_name
 from stackyard.launch.plan.runtimes.apptainer import Apptainer
 from stackyard.launch.plan.runtimes.base import Runtime
 from stackyard.launch.plan.runtimes.charliecloud import Charliecloud
+from stackyard.launch.plan.runtimes.edf import Edf
+from stackyard.launch.plan.runtimes.podman_hpc import PodmanHpc
 from stackyard.launch.plan.runtimes.pyxis import Pyxis
+from stackyard.launch.plan.runtimes.shifter import Shifter
+from stackyard.launch.plan.runtimes.uenv import Uenv
 
 GROUP = "stackyard.runtimes"
 """The entry points of plug-ins; each is a `Runtime`."""
 TABLE: dict[str, Runtime] = {
-    one.name: one for one in (Apptainer("apptainer"), Apptainer("singularity"), Charliecloud(), Pyxis())
-}
+    one.name: one
+    for one in (
+        Apptainer("apptainer"), Apptainer("singularity"), Charliecloud(),
+        Pyxis(), PodmanHpc(), Edf(), Uenv(), Shifter(),
+    )
+}  # fmt: skip
 
 
-def choose(named: str, image: str, environ: Mapping[str, str] | None = None) -> Runtime:
-    """The site's runtime, including those of plug-ins, else the first one on PATH that supports the image.
+def named(name: str) -> Runtime:
+    """The runtime of this name, including those of plug-ins. Raises InputError, which lists the known ones."""
+    hint = "set launch.container.runtime in site.yaml to one of {}"
+    return plugins.find(GROUP, name, TABLE, Runtime, "container runtime", hint)
+
+
+def choose(name: str, image: str, environ: Mapping[str, str] | None = None) -> Runtime:
+    """The runtime that was named, else the first one on PATH that supports the image.
 
     Args:
         environ: its PATH is searched; None: this process's.
 
     Raises:
-        InputError: the site's runtime is unknown, or does not support the image.
-        MissingError: the site names none, and none is found.
+        InputError: it is unknown, or does not support the image.
+        MissingError: none is named, and none is found.
     """
-    if not named:
+    if not name:
         _require_file(image)
         return TABLE[runtime_of("", image, environ)]
-    runtime = plugins.find(
-        GROUP, named, TABLE, Runtime, "container runtime", "set launch.container.runtime in site.yaml to one of {}"
-    )
+    runtime = named(name)
     if not runtime.pulls:
         _require_file(image)
     if not runtime.reads(image):
         raise InputError(
-            f"the container runtime of this site, {runtime.name}, does not read {image}",
-            hint="use a directory or a SquashFS file, or name another one in launch.container.runtime",
+            f"the container runtime of this site, {runtime.name}, does not read {image}", hint=_OTHERS[runtime.pulls]
         )
     return runtime
+
+
+_OTHERS = {
+    False: "use a directory or a SquashFS file, or name another one in launch.container.runtime",
+    True: "use docker://REGISTRY/NAME:TAG, or another runtime (--runtime, or launch.container.runtime)",
+}
 
 
 def _require_file(image: str) -> None:

@@ -32,6 +32,8 @@ class RuntimeInput:
     variables: dict[str, str] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
     """The reason of binds that are not the site's."""
+    names: tuple[str, ...] = ()
+    """The variables of the plan, for a runtime that passes only what is named."""
 
 
 BOUND = "the site's directories, the working directory, the run directory, the launcher's PMI server"
@@ -56,6 +58,7 @@ class Runtime:
         kind: what it puts into the image; of all but ``wraps``, `Wrapper.launcher` has the words.
         apart: whether the ranks of a node get user namespaces of their own, and cannot read each other's memory.
         pulls: whether it takes images of registries.
+        labels: whether an image may be a word of the site's own, which is neither a path nor a name of a registry.
         libraries: its directory for the host's libraries in the image.
         starts_in_image: whether it can start in the directory that the image names, with an empty `cwd`.
     """
@@ -65,6 +68,7 @@ class Runtime:
     kind: Kind = "wraps"
     apart: bool = True
     pulls: bool = False
+    labels: bool = False
     libraries: Place = APPTAINER
     starts_in_image: bool = False
 

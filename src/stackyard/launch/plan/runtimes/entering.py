@@ -42,7 +42,8 @@ def entered(line: LaunchLine, wrappers: Sequence[Wrapper], launcher: str) -> Lau
         raise InputError("a step whose nodes have different ranks cannot start in an image by words of srun",
                          hint="give all nodes the same ranks, or use --runtime apptainer")  # fmt: skip
     more = tuple(word for reason in words for word in reason.words)
-    return replace(line, words=(*line.words, *more), reasons=(*line.reasons, *words))
+    files = {name: text for wrapper in wrappers for name, text in wrapper.files.items()}
+    return replace(line, words=(*line.words, *more), reasons=(*line.reasons, *words), files={**line.files, **files})
 
 
 def agents(
