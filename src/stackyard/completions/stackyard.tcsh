@@ -34,7 +34,7 @@ complete stackyard \
         'c/--gpu-visibility=/(auto all own)/' \
         'c/--distribution=/(block cyclic)/' \
         'c/--with=/`sh -c $_stackyard_names:q names r`/' \
-        'c/--runtime=/(apptainer singularity charliecloud pyxis)/' \
+        'c/--runtime=/(apptainer singularity charliecloud pyxis podman-hpc edf uenv shifter)/' \
         'c/--backend=/(auto torchrun horovod mpi deepspeed jax tensorflow ray any)/' \
         'c/--controller=/(auto mpi gloo)/' \
         'c/--start-method=/(fork forkserver spawn)/' \
@@ -94,7 +94,7 @@ complete stackyard \
         'n/--gpu-visibility/(auto all own)/' \
         'n/--distribution/(block cyclic)/' \
         'n/--with/`sh -c $_stackyard_names:q names r`/' \
-        'n/--runtime/(apptainer singularity charliecloud pyxis)/' \
+        'n/--runtime/(apptainer singularity charliecloud pyxis podman-hpc edf uenv shifter)/' \
         'n/--backend/(auto torchrun horovod mpi deepspeed jax tensorflow ray any)/' \
         'n/--controller/(auto mpi gloo)/' \
         'n/--start-method/(fork forkserver spawn)/' \
