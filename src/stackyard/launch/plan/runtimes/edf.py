@@ -36,7 +36,7 @@ class Edf(Pyxis):
         word = Reason((f"--environment={{step}}/{FILE}",), f"each task starts in {inside.image}, by this file")
         return Wrapper(
             (), variables=made.variables, reasons=made.reasons, findings=made.findings, launcher=(word,), inside=True,
-            pulled=made.pulled, files={FILE: text},
+            workdir=made.workdir, pulled=made.pulled, files={FILE: text},
         )  # fmt: skip
 
 

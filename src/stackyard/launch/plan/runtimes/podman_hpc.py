@@ -29,7 +29,7 @@ class PodmanHpc(Runtime):
 
     name = "podman-hpc"
     program = "podman-hpc"
-    pulls = True
+    pulls = starts_in_image = True
 
     def reads(self, image: str) -> bool:
         """Whether it is a name or a directory: podman takes no file as a root."""
@@ -61,7 +61,7 @@ class PodmanHpc(Runtime):
             words += ["-e", name]
         for name, value in inside.variables.items():
             words += ["-e", f"{name}={value}"]
-        words += ["-w", inside.cwd, "--entrypoint="]
+        words += [*(("-w", inside.cwd) if inside.cwd else ()), "--entrypoint="]
         words += [
             *inside.policy.options,
             *((image_name(inside.image).plain,) if is_name else ("--rootfs", inside.image)),

@@ -18,7 +18,7 @@ class Shifter(Runtime):
 
     name = "shifter"
     program = "shifter"
-    pulls = True
+    pulls = starts_in_image = True
 
     def reads(self, image: str) -> bool:
         """Whether it is a name: Shifter takes no files."""
@@ -49,7 +49,7 @@ class Shifter(Runtime):
             source, _, rest = bind.partition(":")
             words.append(f"--volume={source}:{rest or source}")
         words += [f"--env={key}={value}" for key, value in inside.variables.items()]
-        words += [f"--workdir={inside.cwd}", *inside.policy.options, "--"]
+        words += [*((f"--workdir={inside.cwd}",) if inside.cwd else ()), *inside.policy.options, "--"]
         findings: tuple[Finding, ...] = ()
         if inside.gpu and not any(option.startswith(("-m", "--module")) for option in inside.policy.options):
             findings = (Finding(

@@ -50,6 +50,6 @@ class Uenv(Runtime):
         """The words of srun; views come as options of the site or of the launch (``--launcher-arg --view=default``)."""
         words = (
             Reason((f"--uenv={inside.image}",), "mounted in the step of the ranks; the root stays the host's"),
-            *(Reason((option,), "an option of launch.container in site.yaml") for option in inside.policy.options),
+            *(Reason((option,), "an option of the site or of the job") for option in inside.policy.options),
         )
         return Wrapper((), variables=inside.variables, launcher=words)
