@@ -225,6 +225,18 @@ def test_fabric_library_is_a_warning(stack: Stack) -> None:
     assert report.state == "passed"
 
 
+def test_what_only_an_unlinked_library_of_a_wheel_needs_is_a_warning(stack: Stack) -> None:
+    """On a host without Fortran: torch's wheel has a libgfortran that needs libquadmath, and nothing needs it."""
+    directory = stack.site_packages / "torch/lib"
+    library, module = compile_pair(directory, "quadmath")
+    module.rename(directory / "libgfortran.so.5")
+    library.unlink()
+    report = stack.verify("library")
+    assert by_name(report, "library")["libquadmath.so.1"].status == "warned" and report.state == "passed"
+    (directory / "libgfortran.so.5").rename(directory / "libother.so.5")
+    assert by_name(stack.verify("library"), "library")["libquadmath.so.1"].status == "failed"
+
+
 def test_damaged_and_foreign_files_are_no_error(stack: Stack) -> None:
     directory = stack.prefix / "lib"
     (directory / "cut.so").write_bytes(Path("/bin/ls").read_bytes()[:200])

@@ -32,6 +32,10 @@ PLUGINS = (
 )  # fmt: skip
 """Files that their package opens only on suitable nodes: one per network, thread library or MPI."""
 
+LEFTOVERS = ("*/site-packages/torch/lib/libgfortran.so*",)
+"""Libraries that wheels carry and nothing is linked to; torch 2.13's needs libquadmath, which hosts without Fortran
+lack."""
+
 
 def driver_vendor(library: str) -> str | None:
     """The vendor whose GPU driver brings a library, or None."""
@@ -55,6 +59,11 @@ def is_fabric(library: str) -> bool:
 def is_plugin(path: str) -> bool:
     """Whether a file is a plug-in that its package can do without."""
     return _any(path, PLUGINS)
+
+
+def is_leftover(path: str) -> bool:
+    """Whether a file is a library that a wheel carries and nothing is linked to."""
+    return _any(path, LEFTOVERS)
 
 
 def _any(name: str, globs: tuple[str, ...]) -> bool:

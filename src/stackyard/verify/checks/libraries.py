@@ -21,7 +21,7 @@ from stackyard.core.errors import StackyardError
 from stackyard.core.findings import some
 from stackyard.core.late import dataclass
 from stackyard.host.files.elf import ElfFile, read_elf
-from stackyard.host.machine.hostlibs import driver_vendor, is_fabric, is_plugin
+from stackyard.host.machine.hostlibs import driver_vendor, is_fabric, is_leftover, is_plugin
 from stackyard.host.machine.platforms import of_machine
 from stackyard.host.run.command import clean_environment, run
 from stackyard.verify.checks.base import Check, looked_into
@@ -179,6 +179,9 @@ def _missing(context: Context, library: str, needing: list[ElfFile]) -> CheckRes
         return CheckResult("library", library, "skipped", text, "verify the revision on a GPU node", required=False)
     if is_fabric(library) or all(is_plugin(str(file.path)) for file in needing):
         text = f"required by {shown}; provided by nodes with the corresponding network or program"
+        return CheckResult("library", library, "warned", text, required=False)
+    if all(is_leftover(str(file.path)) for file in needing):
+        text = f"required by {shown}, to which nothing is linked"
         return CheckResult("library", library, "warned", text, required=False)
     remedy = f"add the package that provides {library}, or add it to `exceptions: libraries:` if the host provides it"
     text = f"required by {shown}, not found on any search path"
