@@ -33,7 +33,7 @@ PLUGINS = (
 """Files that their package opens only on suitable nodes: one per network, thread library or MPI."""
 
 LEFTOVERS = ("*/site-packages/torch/lib/libgfortran.so*",)
-"""Libraries that wheels carry and nothing is linked to; torch 2.13's needs libquadmath, which hosts without Fortran
+"""Libraries that wheels carry and nothing is linked to; torch 2.15's needs libquadmath, which hosts without Fortran
 lack."""
 
 
