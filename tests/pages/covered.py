@@ -53,6 +53,7 @@ COVERED: dict[str, tuple[str, ...]] = {
     "regression.md#2": ("tests/study/test_references.py::test_reframe_lists_dry_runs_and_runs_it",),
     "remove.md#1": ("tests/upkeep/test_bases_kept.py",),
     "tune.md#1": ("tests/study/test_tune_slurm.py", "tests/study/test_tune_here.py", "tests/study/tunebed.py"),
+    "tune.md#2": ("tests/study/test_tune_slurm.py", "tests/study/test_tune_ray.py"),
     "users-conda.md#1": (
         "tests/deploy/test_users_conda.py::test_conda_lists_what_the_site_has_published",
         "tests/deploy/test_users_conda.py::test_a_user_clones_a_revision_without_a_download",
