@@ -182,8 +182,18 @@ def test_a_runtime_for_image_files_is_not_turned_off(tmp_path: Path, monkeypatch
     site, text = site_of(tmp_path, answers)
     assert site.launch.container.runtime == ""
     line = next(line for line in text.splitlines() if line.startswith("# launch: {container: {runtime: pyxis}}"))
-    assert "told by Slurm" in line and "not set: apptainer on " in line
-    assert "srun has the options of uenv" in text
+    assert "told by Slurm" in line and "not set, since there are others: apptainer, uenv" in line
+
+
+@pytest.mark.parametrize("program", ["podman-hpc", "shifter"])
+def test_a_runtime_on_path_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setattr(here, "_RUNTIMES", (program,))
+    answers = SITES["clariden"][0] | {
+        f"{program} --version": "",
+        "srun --help": "--image=x" if program[0] == "s" else "",
+    }
+    site, text = site_of(tmp_path, answers)
+    assert site.launch.container.runtime == program and "launch:\n  container: {runtime:" in text
 
 
 POLARIS: dict[str, Any] = {

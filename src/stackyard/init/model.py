@@ -101,7 +101,7 @@ class Cluster:
         title: how the scheduler is called: ``Slurm``.
         settings: keys of `scheduler:` in site.yaml.
         threads: `HostNode.cores` are hardware threads, since the scheduler knows nothing else.
-        runtime: the container runtime that its launcher has options for, as `launch: container: runtime`.
+        runtimes: what its launcher has options for, each a value of `launch: container: runtime`.
         remarks: commented lines for `scheduler:`: what was told and has no key.
     """
 
@@ -112,7 +112,7 @@ class Cluster:
     queues: Sequence[Queue] = ()
     settings: Mapping[str, Told] = field(default_factory=dict)
     threads: bool = False
-    runtime: Told | None = None
+    runtimes: Sequence[Told] = ()
     remarks: Sequence[str] = ()
 
 

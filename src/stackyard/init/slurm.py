@@ -44,8 +44,8 @@ def read(ask: Ask) -> Cluster:
         state = "OverSubscribe=EXCLUSIVE" if every else "OverSubscribe= is not EXCLUSIVE: jobs share nodes"
         settings["exclusive"] = Told(every, f"{TOLD} ({state})")
     settings |= _racks(ask("scontrol", "show", "topology", quiet=True))
-    name, (runtime, remarks) = config.get("ClusterName", ""), _containers(ask)
-    return Cluster("slurm", "Slurm", name, nodes, queues, settings, runtime=runtime, remarks=remarks)
+    name, runtimes = config.get("ClusterName", ""), _containers(ask)
+    return Cluster("slurm", "Slurm", name, nodes, queues, settings, runtimes=runtimes)
 
 
 def _node(fields: dict[str, str]) -> HostNode:
@@ -110,15 +110,12 @@ def _racks(text: str) -> dict[str, Told]:
     return {"rack_nodes": Told(sizes.pop(), f"{TOLD}: nodes of each leaf switch (scontrol show topology)")}
 
 
-def _containers(ask: Ask) -> tuple[Told | None, list[str]]:
-    """What srun has options for, by its help: the value of `launch: container: runtime`, and a remark on the others."""
+def _containers(ask: Ask) -> list[Told]:
+    """The container runtimes that srun has options for, by its help."""
     text = ask("srun", "--help", quiet=True)
-    names = {"--uenv": "uenv", "--environment": "EDF of the container engine",
-             "--image": "Shifter"}  # fmt: skip
+    names = {"--container-image": "pyxis", "--environment": "edf", "--uenv": "uenv", "--image": "shifter"}
     options = set(re.findall(r"--[a-z-]+", text))
-    found = [name for option, name in names.items() if option in options]
-    pyxis = Told("pyxis", f"{TOLD}: srun has --container-image") if "--container-image" in options else None
-    return pyxis, [f"srun has the options of {', '.join(found)}"] if found else []
+    return [Told(name, f"{TOLD}: srun has {option}") for option, name in names.items() if option in options]
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ _AMD = re.compile(r"^(amd|instinct|mi\d|gfx|radeon)", re.IGNORECASE)
 _INTEL = re.compile(r"^(intel|pvc|max_?1|gaudi|xe)", re.IGNORECASE)
 _OF_FILES = ("apptainer", "singularity", "ch-run")
 """Runtimes that a launch finds by itself, for image files."""
+_NAMED = ("podman-hpc", "shifter")
+"""Those that a site has to name."""
 _HEAD = """\
 # Site file of Stackyard, as `stackyard init` found this machine. Edit it: the next `stackyard init` keeps what you
 # changed, and adds what is new. Behind each value is its origin; what nothing here could tell is a comment.
@@ -246,16 +248,25 @@ def _scheduler(cluster: Cluster | None, here: Here) -> Iterator[str]:
     yield ""
 
 
+def _runtime(cluster: Cluster | None, here: Here) -> Iterator[str]:
+    """The runtime of images: set where there is one, and none that a launch would find by itself."""
+    own = [Told(name, f"seen on {here.host}: {name} is on PATH") for name in here.runtimes if name in _NAMED]
+    possible = list({told.value: told for told in (*own, *(cluster.runtimes if cluster else ()))}.values())
+    if not possible:
+        return
+    told, *more = possible
+    found = [name for name in here.runtimes if name in _OF_FILES]
+    if found or more:
+        why = f"{told.origin}; not set, since there are others: {', '.join([*found, *(each.value for each in more)])}"
+        yield unknown(0, "launch", f"{{container: {{runtime: {told.value}}}}}", why)
+    else:
+        yield "launch:"
+        yield line(2, "container", {"runtime": told.value}, told.origin)
+    yield ""
+
+
 def _rest(cluster: Cluster | None, here: Here, around: Surroundings) -> Iterator[str]:
-    if cluster and cluster.runtime:
-        told, other = cluster.runtime, [name for name in here.runtimes if name in _OF_FILES]
-        if other:
-            why = f"{told.origin}; not set: {', '.join(other)} on {here.host} would not be used then"
-            yield unknown(0, "launch", f"{{container: {{runtime: {told.value}}}}}", why)
-        else:
-            yield "launch:"
-            yield line(2, "container", {"runtime": told.value}, told.origin)
-        yield ""
+    yield from _runtime(cluster, here)
     for section, rows in around.sections.items():
         yield f"{section}:"
         for key, told in rows.items():
