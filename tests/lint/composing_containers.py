@@ -25,6 +25,8 @@ class Inside:
     said: list[str] = field(default_factory=list)
     """Texts that notes must have."""
     refused: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    """Definition files that the script names, with their text."""
     program: tuple[str, ...] = ("./solve", "in.txt")
     nodes: int = 1
     ranks: int = 1
@@ -161,18 +163,52 @@ def pyxis(script: Script) -> None:
 
 
 def edf(script: Script) -> None:
-    """srun --environment=NAME|PATH, with or without words of Pyxis."""
+    """srun --environment=NAME|PATH, a file with image, mounts, workdir, env and annotations."""
     rng, truth = script.rng, script.truth
-    truth.container = rng.choice(("pytorch", "ngc-25", "HERE/torch.toml", "./torch.toml"))
-    odd = rng.choice(("", "", "", "", "image", "other"))
-    script.place(script.outer, "--environment", truth.container if odd != "image" else "nvcr.io#nvidia/pytorch:25.01")
-    if odd == "image":
-        truth.refused = "names an EDF"
-    elif odd == "other":
-        truth.refused = "--container-image"
-        script.outer += script.valued("--container-image", "ubuntu")
+    name, file = rng.choice((("torch", "torch"), ("./ngc.toml", "ngc"), ("HERE/ngc.toml", "ngc")))
+    registry, repository, version = reference(rng)
+    truth.container = docker(registry, repository, version)
+    image = (f"{registry}#" if registry else "") + repository + version
+    if script.some(0.2):
+        image = truth.container = "HERE/torch.sqsh"
+    lines, mounts = [f'image = "{image}"'], list[str]()
+    for source in rng.sample(DIRECTORIES, rng.choice((0, 1, 2))):
+        truth.mounts.append(source + rng.choice((":/mnt", ":/w/in")) + rng.choice(("", ":ro")))
+        mounts.append(f'"{truth.mounts[-1]}"')
+    if mounts:
+        lines.append(f"mounts = [{', '.join(mounts)}]")
     if script.some(0.5):
-        pyxis_words(script)
+        truth.workdir = "/workspace"
+        lines.append('workdir = "/workspace"')
+    odd = rng.choice((*[""] * 14, "image", "other", "base", "none", "home", "entry", "broken", "variable"))
+    lines += {
+        "base": ['base_environment = "common"'], "entry": ["entrypoint = true"], "broken": ["mounts = ["],
+        "variable": ['image_ = ""'],
+    }.get(odd, [])  # fmt: skip
+    if odd == "variable":
+        lines = ['image = "${REGISTRY}#a/b"', *lines[1:-1]]
+    if script.some(0.4):
+        truth.variables["MODE"] = "fast"
+        lines += ["[env]", 'MODE = "fast"']
+    if script.some(0.4):
+        truth.options.append("--annotation=com.hooks.cxi.enabled=true")
+        lines += rng.choice((
+            ["[annotations]", 'com.hooks.cxi.enabled = "true"'], ["[annotations.com.hooks.cxi]", 'enabled = "true"'],
+        ))  # fmt: skip
+    if odd != "none":
+        truth.files[f"{file}.toml"] = "\n".join([*lines, ""])
+    script.place(script.outer, "--environment", name if odd != "image" else "nvcr.io#nvidia/pytorch:25.01")
+    if odd == "other":
+        script.outer += script.valued("--container-image", "ubuntu")
+    if odd == "home":
+        script.outer.append("--container-mount-home")
+    elif script.some(0.2):
+        script.outer.append("--no-container-mount-home")
+    truth.refused = {
+        "image": "names an EDF", "other": "--container-image", "base": "base_environment in", "none": "was not found",
+        "home": "--container-mount-home", "entry": "entrypoint in", "broken": "cannot read the EDF",
+        "variable": "known only at run time",
+    }.get(odd, "")  # fmt: skip
 
 
 def uenv(script: Script) -> None:
@@ -180,13 +216,15 @@ def uenv(script: Script) -> None:
     rng, truth = script.rng, script.truth
     truth.container = rng.choice(
         ("prgenv-gnu/24.11:v1", "prgenv-gnu", "icon/25.2@daint%gh200", "HERE/icon.squashfs",
-         "editors/24.7,prgenv-gnu/24.11:v1", "./my.squashfs:/user-tools")
+         "editors/24.7,prgenv-gnu/24.11:v1")
     )  # fmt: skip
-    odd = rng.choice(("", "", "", "", "none", "image"))
+    odd = rng.choice(("", "", "", "", "none", "image", "mount"))
     if odd == "image":
         truth.refused = "takes a label"
+    elif odd == "mount":
+        truth.refused, truth.container = "mount point of its own", "./my.squashfs:/user-tools"
     if odd != "none":
-        script.place(script.outer, "--uenv", truth.container if not odd else "docker://ubuntu:24.04")
+        script.place(script.outer, "--uenv", truth.container if odd != "image" else "docker://ubuntu:24.04")
     else:
         truth.refused = "on the host"
     if script.some(0.7) or odd == "none":

@@ -24,7 +24,7 @@ from support.cli import stackyard
 
 SEEDS = 500
 SITE = Site(nodes={"n": NodeKind(cores=64)}, scheduler=Scheduler(kind="slurm"))
-FILES = ("torch.sqsh", "torch.toml", "icon.squashfs", "my.squashfs", "pytorch.toml", "ngc-25.toml")
+FILES = ("torch.sqsh", "icon.squashfs")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EDF_PATH", str(tmp_path))
     for name in FILES:
-        (tmp_path / name).write_text('image = "ubuntu"\n')
+        (tmp_path / name).touch()
     yield tmp_path
 
 
@@ -73,6 +73,10 @@ def converted(system: str, seed: int, here: Path) -> list[str]:
     """What is wrong with the job of one script."""
     text, truth = composed(system, seed)
     text, truth = text.replace("HERE", str(here)), replace(truth, container=truth.container.replace("HERE", str(here)))
+    for file in here.glob("*.toml"):
+        file.unlink()
+    for name, content in truth.files.items():
+        (here / name).write_text(content.replace("HERE", str(here)))
     if system != "sarus" and system not in LAUNCHED:
         truth.refused = "launch has no such runtime"
     try:

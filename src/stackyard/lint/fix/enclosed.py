@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 
 from stackyard.launch.request.intent import OWN_DIRECTORY
+from stackyard.lint.fix.edf_file import opened
 from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules.base import Case, is_template
 from stackyard.lint.shell.words import is_known, shown
-from stackyard.lint.systems import SARUS, SHIFTER
+from stackyard.lint.systems import EDF, SARUS, SHIFTER, UENV
 from stackyard.lint.systems.uses import ContainerUse, Given, use_of
 
 LAUNCHED = frozenset(("pyxis",))
@@ -27,6 +28,9 @@ def enclose(case: Case, making: IntentDraft, chain: Sequence[Launch]) -> None:
     if use is None:
         return
     reasons = _refused(use)
+    if use.system is EDF and not reasons:
+        use, wrong = opened(use)
+        reasons = [(use.line, why) for why in wrong] or _refused(use)
     making.refused += [(line, f"{use.system.name}: {why}") for line, why in reasons]
     if reasons:
         return
@@ -55,6 +59,8 @@ def _refused(use: ContainerUse) -> list[tuple[int, str]]:
     reasons += [(line, fault.text) for fault, line in use.binds[1]]
     if use.launch is None and system is SHIFTER:
         reasons.append((use.line, "no program behind shifter: it runs on the host"))
+    if system is UENV and re.search(r"(?:^|,)[./][^,]*[:,]|,[./]", image):
+        reasons.append((use.line, f"{image} has a file beside other images, or with a mount point of its own"))
     if is_template(image):
         reasons.append((use.line, f"the image {shown(image)} is known only at run time: write its name"))
     if image.startswith(_STORES):
