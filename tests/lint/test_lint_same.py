@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.core.errors import ManyErrors
 from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.inputs.sites.sitemodels import Gpu, NodeKind, Site
 from stackyard.launch.plan.context import PlanContext
@@ -18,14 +17,12 @@ from stackyard.launch.plan.make import make_plan
 from stackyard.launch.plan.model import Plan
 from stackyard.launch.request.intent import Intent
 from stackyard.lint.api import lint_text, to_intent
-from stackyard.lint.fix.enclosed import LAUNCHED
 from stackyard.lint.launches import RANKS
 from stackyard.lint.request import read_request
 from stackyard.lint.rules.base import Case
 from stackyard.lint.script import Script
 from stackyard.lint.shell.scope import ResolvedCommand
 from stackyard.lint.shell.words import shown
-from stackyard.lint.systems.uses import uses
 
 DIRECTORY = Path(__file__).parent.parent / "data" / "lint"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "batch"
@@ -93,12 +90,6 @@ def missing(script: Script, intent: Intent, notes: list[str]) -> list[str]:
     return found
 
 
-def without_runtime(script: Script) -> str:
-    """The runtime that the container of a script needs and `launch` does not have; empty if it has all."""
-    needed = (use.system.runtime for use in uses(Case(script)))
-    return next((runtime for runtime in needed if runtime and runtime not in LAUNCHED), "")
-
-
 def _started(script: Script, intent: Intent) -> object:
     """The command that has the program's words."""
     last = intent.program[-1:] or ("",)
@@ -132,10 +123,6 @@ def _given(name: str, value: str, kept: str) -> bool:
 @pytest.mark.parametrize("name", texts())
 def test_nothing_is_lost_in_silence(name: str) -> None:
     script = lint_text(texts()[name], name=name).script
-    if without_runtime(script):
-        with pytest.raises(ManyErrors):
-            to_intent(script)
-        return
     intent, notes = to_intent(script)
     assert not missing(script, intent, notes), notes
 
@@ -143,8 +130,6 @@ def test_nothing_is_lost_in_silence(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, text in texts().items() if lint_text(text).script.scheduler in SITES])
 def test_the_same_sizes(name: str) -> None:
     script = lint_text(texts()[name], name=name).script
-    if without_runtime(script):
-        return
     intent, notes = to_intent(script)
     if not intent.program:
         assert "no launch line found: fill in program" in notes

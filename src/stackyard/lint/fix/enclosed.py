@@ -11,11 +11,9 @@ from stackyard.lint.fix.making import IntentDraft
 from stackyard.lint.launches import Launch
 from stackyard.lint.rules.base import Case, is_template
 from stackyard.lint.shell.words import is_known, shown
-from stackyard.lint.systems import EDF, SARUS, SHIFTER, UENV
+from stackyard.lint.systems import EDF, PYXIS, SARUS, SHIFTER, UENV
 from stackyard.lint.systems.uses import ContainerUse, Given, use_of
 
-LAUNCHED = frozenset(("pyxis",))
-"""The runtimes of these systems that `launch` has."""
 _DOCKER = "docker://"
 
 
@@ -50,8 +48,6 @@ def enclose(case: Case, making: IntentDraft, chain: Sequence[Launch]) -> None:
 def _refused(use: ContainerUse) -> list[tuple[int, str]]:
     """Why no job file can have this container, with lines."""
     system, image = use.system, use.image
-    if system.runtime and system.runtime not in LAUNCHED:
-        return [(use.line, "launch has no such runtime")]
     reasons = [(each.line, f"{_option(each)}: {why}") for each in use.given if (why := _why(use, each))]
     if not image:
         return reasons or [(use.line, "no image: the program runs on the host, or not at all")]
@@ -133,5 +129,5 @@ def _directory(making: IntentDraft, use: ContainerUse) -> None:
         say(use.line, "the whole script runs in the image there, and of the job its ranks alone")
     given = {each.name.removeprefix("no-") for each in use.given}
     sites = [name for name in _SITES if name not in given]
-    if use.system.encloses and sites:
+    if use.system is PYXIS and sites:
         making.note(use.line, f"--{', --'.join(sites)}: the site's choice there, and off in the job")

@@ -119,21 +119,16 @@ def path_not_in_image(case: Case) -> Iterator[Hit]:
         names, text = {each.name for each in use.given}, case.program_text(use.launch)
         places = tuple(shown(bind.target) for bind, _ in use.binds[0])
         home = re.search(r"(?:\$\{?HOME\b\}?|(?:^|(?<=[\s\"'=]))~)(?:/[^\s\"';:,]*)?", text)
-        mounted = "container-mount-home" in names or any(
-            re.match(r"\$\{?HOME\b|/home\b|/users?\b|~", p) for p in places
-        )
-        if home and not mounted and "ENROOT_MOUNT_HOME" not in case.script.code:
+        mounted = re.search(r"^(?:\$\{?HOME\b|/home\b|/users?\b|~)", "\n".join(places), re.M)
+        if home and not mounted and "container-mount-home" not in names and "ENROOT_MOUNT_HOME" not in case.script.code:
             severity: Severity | None = None if "no-container-mount-home" in names else "note"
             yield Hit(use.launch.line, f"{home[0]} is in the home directory, which is not in the image",
                       "--container-mount-home", severity)  # fmt: skip
         for path in re.findall(r"(?<![\w.])/tmp/[\w.-]+", text)[:1]:
-            before = [
-                each for each in case.script.commands if each.line < use.launch.line and path in " ".join(each.argv)
-            ]
-            made = [each for each in before if "container-image" not in " ".join(each.argv)]
-            if made and not path.startswith(tuple(places)):
-                text = f"{path} of line {made[0].line} is not in the image"
-                yield Hit(use.launch.line, text, "--container-mounts=/tmp:/tmp")
+            before = [(each.line, " ".join(each.argv)) for each in case.script.commands if each.line < use.launch.line]
+            line = next((line for line, words in before if path in words and "container-image" not in words), 0)
+            if line and not path.startswith(places):
+                yield Hit(use.launch.line, f"{path} of line {line} is not in the image", "--container-mounts=/tmp:/tmp")
 
 
 @rule(
@@ -178,9 +173,8 @@ def variables_left_outside(case: Case) -> Iterator[Hit]:
             and not re.search(rf"\b{name}=", case.program_text(launch))
         ]  # fmt: skip
         if lost and not launch.doubtful:
-            yield Hit(launch.line, f"{', '.join(lost)} does not reach the program in the container"
-                      if len(lost) == 1 else f"{', '.join(lost)} do not reach the program in the container",
-                      " ".join(f"-e {name}" for name in lost))  # fmt: skip
+            remedy = " ".join(f"-e {name}" for name in lost)
+            yield Hit(launch.line, f"not passed into the container: {', '.join(lost)}", remedy)
 
 
 _FOR_RANKS = re.compile(r"MASTER_(?:ADDR|PORT)|WORLD_SIZE|OMP_\w+|(?:NCCL|FI|MPICH|CUDA|TORCH|HF|WANDB)_\w+")
