@@ -27,17 +27,17 @@ def work(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Work]:
 
 
 def test_a_search_goes_on_in_the_allocation_that_it_submits_itself(work: Work) -> None:
-    """Four trials of ten seconds on two slots; an allocation of a minute has room for less, with its margin."""
+    """Four trials of 18 s on two slots; an allocation of a minute has half of it for them, before its margin."""
     study = work.directory / "studies" / "train"
     shape = ("--slots", "2", "--gpus-per-trial", "0", "--shared", "-t", "1", "--seed", "5", "--allocations", "3")
-    shown = work.run("tune", "space.yaml", "train.py", *shape, "-N", "1", "--trials", "8", "--dry-run")
+    shown = work.run("tune", "space.yaml", "train.py", *shape, "-N", "1", "--trials", "4", "--dry-run")
     assert "up to 3 slurm jobs, at most 0.05 node-hours" in shown.out and "--ntasks-per-node=2" in shown.out
-    done = work.run("tune", "space.yaml", "train.py", *shape, "-N", "1", "--trials", "8", "--", "--sleep", "1")
-    assert set(results(study).values()) == {1} and len(results(study)) == 8
+    done = work.run("tune", "space.yaml", "train.py", *shape, "-N", "1", "--trials", "4", "--", "--sleep", "2")
+    assert set(results(study).values()) == {1} and len(results(study)) == 4
     assert "the allocation ends" in "".join(log.read_text() for log in (study / "runs").glob("*/batch.log"))
     stopped = [event for event in events(study, "ended") if event["state"] == "interrupted"]
     assert stopped and "allocation 2: job" in "".join(log.read_text() for log in (study / "runs").glob("*/batch.log"))
-    assert "8 of 8 trials have a result" in done.out
+    assert "4 of 4 trials have a result" in done.out
     for trial in {event["trial"] for event in stopped}:
         log = (study / f"trials/000{trial}/log").read_text()
         assert any(f'"from": {epoch}' in log for epoch in range(1, 9)), "it went on from its checkpoint"
@@ -107,4 +107,17 @@ def test_trials_of_two_nodes_are_steps_of_their_own(work: Work) -> None:
     assert len(slots) == 2 and len({host for slot in slots for host in re.split(r"\+", slot)}) == 4
     each = [event["seconds"] for event in events(study, "ended")]
     print(f"4 trials of 2 nodes: {seconds:.1f} s, each {each}, load {os.getloadavg()[0]:.1f}")
+    work.nothing_left()
+
+
+def test_what_every_allocation_would_meet_ends_the_search_and_the_next_job(work: Work) -> None:
+    study = work.directory / "studies" / "silent"
+    (work.directory / "silent.py").write_text("print('training')\n")
+    words = ("-N", "1", "--trials", "6", "--allocations", "3")
+    failed = work.run("tune", "space.yaml", "silent.py", *SHAPE, *words, expect=3)
+    assert "the first 4 trials ended without a value" in failed.err and "1" in failed.out
+    states = [work.status(run)["state"] for run in sorted((study / "runs").glob("*")) if (run / "job.sh").exists()]
+    assert states[0] == "failed" and len(states) == 2 and states[1] == "cancelled", states
+    within = work.allocated("tune", "--continue", str(study), "--retry-failed", expect=1, salloc=("-N1", "-n2"))
+    assert "ended without a value" in within.err and len(list((study / "allocations").glob("[0-9]*"))) == 2
     work.nothing_left()

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from stackyard.study.tune.allocations import SearchOutlook as SearchOutlook
     from stackyard.study.tune.allocations import carry_out as carry_out_search
     from stackyard.study.tune.allocations import nodes_here as nodes_here
+    from stackyard.study.tune.allocations import place_now as place_of_search
     from stackyard.study.tune.allocations import run_as_jobs as run_as_jobs
     from stackyard.study.tune.allocations import run_inside_allocation as run_inside_allocation
     from stackyard.study.tune.allocations import search_outlook as search_outlook

@@ -144,18 +144,18 @@ def inside(context: Context, root: Path, number: int, *, again: bool) -> None:
 
 def _carry_out(context: Context, study: StoredSearch, options: dict[str, Any], allocations: int) -> None:
     from stackyard.cli.study.report import show_search
-    from stackyard.study.api import carry_out_search, nodes_here, run_as_jobs
+    from stackyard.study.api import carry_out_search, nodes_here, place_of_search, run_as_jobs
 
     view = View(study.request, quiet=options["as_json"], live=sys.stderr.isatty())
-    root, again = study.paths.root, options["retry_failed"]
+    root, again, how = study.paths.root, options["retry_failed"], place_of_search(study)
     try:
-        if study.about.how == "jobs":
+        if how == "jobs":
             is_over = run_as_jobs(study, view, allocations, again=again)
         else:
             is_over = carry_out_search(study, view, nodes=nodes_here(study.request, study.workspace), again=again)
     except (KeyboardInterrupt, StopSignal):
         view.close()
-        left = "submitted jobs go on; " if study.about.how == "jobs" else ""
+        left = "submitted jobs go on; " if how == "jobs" else ""
         echo(f"\n{left}`stackyard tune --continue {root}` goes on with the search", err=True)
         raise
     except StackyardError as error:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from stackyard.core.errors import InputError, StackyardError
+from stackyard.core.errors import InputError, MissingError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.launch.api import commands, jobs, runs
 from stackyard.launch.api.jobs import Job, Plan, Workspace
@@ -24,7 +24,7 @@ from stackyard.study.tune.raytune import ray_intent, run_ray
 from stackyard.study.tune.request import SearchRequest
 from stackyard.study.tune.rungs import is_done
 from stackyard.study.tune.sampling import Params
-from stackyard.study.tune.search import SearchWatcher, run_search
+from stackyard.study.tune.search import HopelessSearch, SearchWatcher, run_search
 from stackyard.study.tune.slots import sized, worker_intent
 from stackyard.study.tune.store import SearchAbout, SearchPaths, StoredSearch
 from stackyard.yard.write import atomic
@@ -73,7 +73,7 @@ def search_outlook(request: SearchRequest, workspace: Workspace, agreed: Callabl
     probe = jobs.launch_job(workspace, request.job.model_copy(update={"nodes": 1, "ranks_per_node": 1}))
     jobs.check_program(request.job, probe.context.stack.image)
     agreed(probe)
-    is_here = probe.context.scheduler == "none" or probe.context.allocation is not None
+    is_here = runs_here(probe)
     seed = request.seed or 1
     drawn = sampler_of(
         StoredSearch(SearchPaths(workspace.runs), request, SearchAbout(seed, "", "", (), "", ""), workspace)
@@ -96,6 +96,21 @@ def search_outlook(request: SearchRequest, workspace: Workspace, agreed: Callabl
     script = commands.preview_command(job, words_inside(SearchPaths(workspace.runs.parent / "SEARCH"), 1))
     hours = request.job.nodes * limit / 60 * request.allocations if limit else None
     return SearchOutlook(request, "jobs", probe.context.scheduler, job.plan(head=True), first, hours, script)
+
+
+def runs_here(probe: Job) -> bool:
+    """Whether a search runs where it is started: without a scheduler, or within an allocation."""
+    return probe.context.scheduler == "none" or probe.context.allocation is not None
+
+
+def place_now(study: StoredSearch) -> str:
+    """``here`` or ``jobs``: where a search goes on, which may be elsewhere than where it began.
+
+    Raises:
+        InputError: its stack is not there.
+    """
+    one = study.request.job.model_copy(update={"nodes": 1, "ranks_per_node": 1, "hosts": ()})
+    return "here" if runs_here(jobs.launch_job(study.workspace, one)) else "jobs"
 
 
 def nodes_here(request: SearchRequest, workspace: Workspace) -> int:
@@ -173,11 +188,17 @@ def run_inside_allocation(study: StoredSearch, number: int, watcher: SearchWatch
             watcher.notice(f"the next allocation is not submitted: {error.message}")
     nodes = len(allocation.hosts) if allocation else 1
     until = started + limit - study.request.trial.grace_s - MARGIN_S if limit else math.inf
-    is_over = carry_out(study, watcher, nodes=nodes, until=until, again=again)
-    if is_over and following:
-        with suppress(StackyardError):
-            runs.cancel(study.paths.run_of(following))
-    return is_over
+    goes_on = False
+    try:
+        goes_on = not carry_out(study, watcher, nodes=nodes, until=until, again=again)
+    except BaseException as error:
+        goes_on = not isinstance(error, InputError | MissingError | HopelessSearch)  # which the next one would meet too
+        raise
+    finally:
+        if following and not goes_on:
+            with suppress(StackyardError):
+                runs.cancel(study.paths.run_of(following))
+    return not goes_on
 
 
 def carry_out(

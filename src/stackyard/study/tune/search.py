@@ -41,6 +41,10 @@ SYNC_S = 5.0
 """Reports are on the disk within so many seconds; starts and ends at once."""
 
 
+class HopelessSearch(StackyardError):
+    """No trial has a value: another allocation would not change that."""
+
+
 class SearchWatcher:
     """Is told what happens in a search."""
 
@@ -330,7 +334,7 @@ class _Search:
             return
         last = ended[-1].last
         log = self._study.paths.trial(ended[-1].number) / "log"
-        raise StackyardError(
+        raise HopelessSearch(
             f"the first {counted(len(ended), 'trial')} ended without a value: {last.message if last else ''}",
             hint=f"see {log}; then continue with --retry-failed, or set give_up_after: 0",
         )
