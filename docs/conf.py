@@ -21,7 +21,14 @@ release = version = __version__
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "examples/README.md", "examples/**/README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = [
+    "docs/**.md",
+    "examples/README.md",
+    "examples/**/README.md",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+]
 exclude_patterns = [".*", "build", "src", "tests", "benchmarks", "scripts", "runs", "quickstart-yard"]
 highlight_language = "text"
 myst_heading_anchors = 4
