@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from support import programs, pyxis
+from support.accounts import Accounts, common_directory
 from support.slurm import SlurmCluster, unavailable
 from support.slurmcli import Work, working
 
@@ -29,9 +30,10 @@ BUSYBOX = ("--container", "docker://busybox")
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the plug-in takes for a registry: a directory per image."""
-    return tmp_path_factory.mktemp("images")
+def images() -> Iterator[Path]:
+    """What the plug-in takes for a registry: a directory per image, for every account."""
+    with common_directory() as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +231,8 @@ def test_what_cannot_start_inside(work: Work) -> None:
     assert "--stage: an image of pyxis" in stage.err
     folder = work.run("submit", "--dry-run", *TWO, "--container", str(work.directory), "true", expect=2)
     assert "is a directory" in folder.err
+    debug = work.run("submit", "--dry-run", *TWO, *BUSYBOX, "--debug-rank", "0", "true", expect=None)
+    assert debug.code == 2
     mpirun = work.run("submit", "--dry-run", *TWO, *BUSYBOX, "--launcher", "mpirun", "true", expect=2)
     assert "--container-image is an option of srun, and the launcher is mpirun" in mpirun.err
 
@@ -266,6 +270,29 @@ def test_a_script_for_pyxis_and_its_job_see_the_same(work: Work, images: Path) -
         work.run("lint", "--fix", "job.sh", expect=None)
         launched(work, "--job", "job.sh.job.yaml", "-g", "0")
         assert logs(work) == done.stdout.splitlines() and "mounted" in logs(work)[0]
+
+
+def test_another_account(cluster: SlurmCluster, images: Path, accounts: Accounts) -> None:
+    """Its own images and no others; neither its home nor an account of root is in the image."""
+    anna = accounts.user("anna")
+    work = anna.home / "work"
+    work.mkdir()
+    os.chown(work, anna.uid, anna.gid)
+    (images / "site.yaml").write_text(SITE % "binds: []")
+    private = images / "private.sqsh"
+    private.write_bytes(b"hsqs")
+    private.chmod(0o600)
+    words = (anna.bin / "stackyard", "--site", images / "site.yaml", "launch", *TWO, "--container")
+    alone = ("salloc", "-Q", "-N2", *words)
+    refused = anna.run(*alone, private, "true", cwd=work, expect=2, **cluster.env)
+    assert f"cannot read {private}: permission denied" in refused.err
+    program = 'id -u; pwd; ls -d "$HOME"; test -w /etc || echo image is read only for it'
+    anna.run(*alone, "docker://busybox", "sh", "-c", program, cwd=work, expect=None, **cluster.env)
+    last = sorted((work / "runs").iterdir())[-1]
+    for rank in range(2):
+        lines = (last / f"logs/rank-0000{rank}.log").read_text().splitlines()
+        assert lines[:2] == [str(anna.uid), str(work)]
+    assert not list(Path("/dev/shm").glob(f"stackyard-{anna.uid}-*"))
 
 
 @pytest.fixture(autouse=True)

@@ -84,9 +84,8 @@ def wrap(
     if intent.workdir and runtime.kind == "words":
         raise InputError(f"workdir: {runtime.name} has the root of the host", hint="set cwd: the program starts there")
     staged = (f"${{{VARIABLE}}}",) if intent.stage else ()
-    if staged and runtime.kind == "inside":
-        raise InputError(f"--stage: an image of {runtime.name} cannot mount what is copied to the nodes first",
-                         hint="leave out --stage; the nodes read one .sqsh file of a shared file system")  # fmt: skip
+    if runtime.kind == "inside":
+        _refuse_inside(intent, runtime.name)
     # bound at their own paths: what the program names by path
     why = {
         cwd: "the working directory",
@@ -114,6 +113,17 @@ def wrap(
     on_disk = not staged_image(intent) and image.startswith("/")
     shared = tuple(path for path in (*fixed, *((image,) if on_disk else ())) if path not in needed)
     return replace(wrapper, needed=needed, shared=shared, host_mpi=bindings.mpi.library, reasons=reasons)
+
+
+def _refuse_inside(intent: Intent, name: str) -> None:
+    """Raise InputError for what needs a program of ours, or a copy of the node, where a task starts in the image."""
+    if intent.stage:
+        raise InputError(f"--stage: an image of {name} cannot mount what is copied to the nodes first",
+                         hint="leave out --stage; the nodes read one .sqsh file of a shared file system")  # fmt: skip
+    option = "--debug-rank" if intent.debug_rank is not None else "--stdin" if intent.stdin_rank is not None else ""
+    if option:
+        raise InputError(f"{option}: nothing of the host runs in an image of {name}, also not what joins a terminal",
+                         hint="leave it out, or use --runtime apptainer")  # fmt: skip
 
 
 def _directory(intent: Intent, cwd: str) -> str:
