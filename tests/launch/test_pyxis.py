@@ -80,7 +80,9 @@ def test_the_plug_in_has_the_options_and_the_errors_of_pyxis(cluster: SlurmClust
 
 
 @pytest.mark.parametrize("name", ["busybox", "hostile"])
-def test_ranks_of_an_image_of_busybox_alone(work: Work, images: Path, name: str) -> None:
+def test_ranks_of_an_image_of_busybox_alone(
+    work: Work, images: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the image's own variables are those of a rank, and Pyxis sets some for an image of PyTorch."""
     if name == "hostile":
         own = {"MASTER_PORT": "1", "RANK": "9", "LD_LIBRARY_PATH": "/its", "PYTORCH_VERSION": "2", "LANG": "xx"}
@@ -88,11 +90,9 @@ def test_ranks_of_an_image_of_busybox_alone(work: Work, images: Path, name: str)
     program = (
         'echo "RANK $RANK of $WORLD_SIZE, $LOCAL_RANK, $(cat /marker) $LD_LIBRARY_PATH"; pwd; test "$MASTER_PORT" -gt 1'
     )
-    os.environ["LD_LIBRARY_PATH"] = "/of/the/host"
-    try:
-        launched(work, *EIGHT, "--container", f"docker://{name}", "sh", "-c", program, nodes=4, each=2)
-    finally:
-        del os.environ["LD_LIBRARY_PATH"]
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/of/the/host")
+    monkeypatch.setenv("PYXIS_CONTAINER_IMAGE", "docker://none")  # the agents' step would start in it
+    launched(work, *EIGHT, "--container", f"docker://{name}", "sh", "-c", program, nodes=4, each=2)
     library = "/its" if name == "hostile" else ""
     expected = [f"RANK {rank} of 8, {rank % 2}, {name} {library}\n{work.directory}" for rank in range(8)]
     assert [log.replace(f"{name} \n", f"{name} \n") for log in logs(work)] == expected

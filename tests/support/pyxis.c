@@ -58,9 +58,9 @@ static int take(int i, const char *given, int remote) {
   return i == MOUNTS ? mounts_ok(value) : 0;
 }
 #ifdef EDF   /* --environment=FILE, whose lines have the same settings */
-static void unquote(char *text) {   /* a basic string: up to its last quote, with doubled $ and escaped quotes */
+static void unquote(char *text) {   /* a basic string: up to its last quote, with doubled $ and escaped quotes; a single $ is a variable */
   char *to = text, *from = text + 1, *end = strrchr(text, '"');
-  while (from < end) { if ((*from == '\\' || (*from == '$' && from[1] == '$')) && from + 1 < end) from++; *to++ = *from++; }
+  while (from < end) { if (*from == '$' && from[1] != '$') *from = '?'; if ((*from == '\\' || (*from == '$' && from[1] == '$')) && from + 1 < end) from++; *to++ = *from++; }
   *to = 0;
 }
 static int read_edf(int i, const char *path, int remote) {
