@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -14,6 +15,14 @@ from stackyard.core.secrets import HIDDEN
 from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.request.intent import BatchOptions
+
+STEP_IN_TOML = "{step!toml}"
+"""In a file of a launch line: the directory of the step as a part of a string of an environment definition file."""
+
+
+def in_toml(text: str) -> str:
+    """A text as a part of a basic string of TOML, whose escapes are those of JSON, with each $ doubled."""
+    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)[1:-1]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from stackyard.core.errors import StackyardError
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.node.step import PlannedBlock, PlannedRole, PlannedSlot, PlannedStage, StepFile
 from stackyard.launch.plan.command import first_rank, started
-from stackyard.launch.plan.model import Plan
+from stackyard.launch.plan.model import STEP_IN_TOML, Plan, in_toml
 from stackyard.launch.records.paths import MANY_RANKS, StepPaths
 from stackyard.launch.run.agentfile import agent_text
 from stackyard.launch.run.alone import checked
@@ -158,6 +158,9 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
     agent.py holds the secret and rank.sh an environment, so only their owner may read them. The logs and profiles of an
     earlier start in the same directory (a job that the scheduler requeued) are set aside as ``logs-1``, ``logs-2`` ...
     """
+    if plan.agents and {",", ":"} & {*str(step.root)}:
+        raise InputError(f"an image cannot mount the run directory {step.root}: , and : separate mounts",
+                         hint="choose another one: launch.runs of site.yaml")  # fmt: skip
     _set_aside(step)
     step.logs.mkdir(parents=True, exist_ok=True)
     for one in [role.plan for role in plan.roles] or [plan]:
@@ -170,13 +173,18 @@ def prepare(step: StepPaths, plan: Plan, file: StepFile, *, python: str) -> tupl
     for name, text in _scripts(step, file, plan, python).items():
         write_text(step.root / name, text, mode=0o700, synced=False)
     for name, text in plan.line.files.items():
-        write_text(step.root / Path(name).name, text.replace("{step}", str(step.root)), synced=False)
+        write_text(step.root / Path(name).name, _filled(text, step), synced=False)
     return _in_step(step, (*plan.line.words, *started(plan)))
 
 
 def agents_argv(step: StepPaths, plan: Plan) -> tuple[str, ...]:
     """The command of the agents' step; none where the ranks start them."""
     return _in_step(step, (*plan.agents, str(step.node))) if plan.agents else ()
+
+
+def _filled(text: str, step: StepPaths) -> str:
+    """A file of the launch line, with the directory of the step."""
+    return text.replace(STEP_IN_TOML, in_toml(str(step.root))).replace("{step}", str(step.root))
 
 
 def _in_step(step: StepPaths, words: Iterable[str]) -> tuple[str, ...]:
@@ -196,7 +204,7 @@ def _scripts(step: StepPaths, file: StepFile, plan: Plan, python: str = "") -> d
 def preview(step: StepPaths, plan: Plan, *, run: str, options: WatchOptions) -> dict[str, str]:
     """The files that `prepare` would write, by name, without writing them; the hub's addresses are unknown yet."""
     file = step_file(step, plan, run=run, hubs=(), options=options)
-    texts = {name: text.replace("{step}", str(step.root)) for name, text in plan.line.files.items()}
+    texts = {name: _filled(text, step) for name, text in plan.line.files.items()}
     return {**texts, **_scripts(step, file, plan)}
 
 

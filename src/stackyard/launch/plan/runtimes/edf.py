@@ -6,13 +6,12 @@ CSCS's documentation of the container engine, and sarus-suite, which reads the s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from stackyard.inputs.reading.imagename import image_name, is_image_name
-from stackyard.launch.plan.model import Reason, Wrapper
+from stackyard.launch.plan.model import STEP_IN_TOML, Reason, Wrapper, in_toml
 from stackyard.launch.plan.runtimes.base import RuntimeInput
-from stackyard.launch.plan.runtimes.pyxis import Pyxis, mounts_of, require_option
+from stackyard.launch.plan.runtimes.pyxis import STEP, Pyxis, mounts_of, require_option
 
 FILE = "environment.toml"
 ANNOTATIONS = "--annotation="
@@ -48,9 +47,8 @@ def edf_text(image: str, mounts: tuple[str, ...], options: tuple[str, ...]) -> s
     notes = [option.removeprefix(ANNOTATIONS).partition("=") for option in options if option.startswith(ANNOTATIONS)]
     if notes:
         lines += ["", "[annotations]", *(f"{_string(key)} = {_string(value)}" for key, _, value in notes)]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, ""]).replace(STEP, STEP_IN_TOML)
 
 
 def _string(text: str) -> str:
-    """A basic string of TOML, whose escapes are those of JSON, with each $ doubled."""
-    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
+    return f'"{in_toml(text)}"'
