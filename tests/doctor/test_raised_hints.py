@@ -42,6 +42,9 @@ CASES = {
         f'  File "{PACKAGES}/torch/api.py", line 5, in start\n    self.start(a, b, c)',
     ),
     "not initialised before": ("AttributeError: 'Lib' object has no attribute 'solver'", "return self.solver"),
+    "a plain Namespace is where": ("AttributeError: 'Namespace' object has no attribute 'fp16'", "args.fp16"),
+    "larger than the layer": ("IndexError: Target 10 is out of bounds.", "loss = F.nll_loss(output, target)"),
+    "never loaded": ("ValueError: weight is on the meta device, we need a `value` to put in on cpu.", ""),
     "the model is wrapped": ("AttributeError: 'DistributedDataParallel' object has no attribute 'generate'", ""),
 }
 
