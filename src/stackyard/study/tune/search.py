@@ -1,6 +1,6 @@
 """The one process that carries a search out: it decides what a free slot does, and appends to the journal.
 
-It may be killed at any moment. Whoever continues reads the journal: trials that had begun a rung and not ended it are
+It may be killed at any moment. The next one reads the journal: trials that had begun a rung and not ended it are
 interrupted, and start again with their checkpoint directory.
 """
 
@@ -324,7 +324,7 @@ class _Search:
             for one in places.happenings(LOOK_S):
                 if one.kind in ("ended", "lost") and one.slot.busy:
                     one.slot.busy = None
-        with suppress(StackyardError):  # the disk is full: whoever continues sees that they did not end
+        with suppress(StackyardError):  # the disk is full: the next one sees that they did not end
             self._write(*(_ended(trial, "interrupted", "the search stopped") for trial in self._progress.running))
 
     def _give_up_if_hopeless(self) -> None:
