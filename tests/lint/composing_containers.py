@@ -240,7 +240,7 @@ def shifter(script: Script) -> None:
     version = version.partition("@")[0]
     truth.container = docker(registry, name, version)
     image = rng.choice(("docker:", "docker:", "")) + (f"{registry}/" if registry else "") + name + version
-    odd = rng.choice(("", "", "", "", "", "none", "slashes", "custom"))
+    odd = rng.choice(("", "", "", "", "", "none", "slashes", "custom", "entry"))
     if odd == "slashes":
         truth.refused, image = "docker:NAME", f"docker://{name}"
     elif odd == "custom":
@@ -253,6 +253,9 @@ def shifter(script: Script) -> None:
         script.head.append(f"--image={image}")
     else:
         options += script.valued(rng.choice(("--image", "--image")), image)
+    if odd == "entry":
+        truth.refused = "--entrypoint"
+        options.append("--entrypoint")
     if script.some(0.4) or odd == "none":
         truth.options.append("--module=gpu,nccl-plugin")
         options += script.valued("--module", "gpu,nccl-plugin")

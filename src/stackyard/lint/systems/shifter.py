@@ -41,6 +41,7 @@ SHIFTER = System(
     meanings={
         **meant(image="image", binds="volume", variables="env", workdir="workdir", kept="module", ours="verbose"),
         "env-file": "variables in a file of Shifter's",
+        **dict.fromkeys(("entrypoint", "entrypoint-args"), "the image's own entrypoint: name its program in `program`"),
         "clearenv": "the empty environment, without the ranks' own variables",
     },
 )  # fmt: skip
