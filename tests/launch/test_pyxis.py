@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from images import oci_bed as bed
+from stackyard.images.oci.sqsh import write
 from support import programs, pyxis
 from support.accounts import Accounts, common_directory
 from support.slurm import SlurmCluster, unavailable
@@ -270,6 +272,29 @@ def test_a_script_for_pyxis_and_its_job_see_the_same(work: Work, images: Path) -
         work.run("lint", "--fix", "job.sh", expect=None)
         launched(work, "--job", "job.sh.job.yaml", "-g", "0")
         assert logs(work) == done.stdout.splitlines() and "mounted" in logs(work)[0]
+
+
+def test_gpus_of_ranks_and_another_attempt(work: Work) -> None:
+    site = "name: t\nnodes: {gpu: {cores: 32, sockets: 2, gpu: {count: 4, vendor: nvidia}}}\n"
+    site += "scheduler: {kind: slurm, exclusive: false}\nlaunch: {container: {runtime: pyxis}}\n"
+    (work.directory.parent / "site.yaml").write_text(site)
+    program = 'echo "$RANK $CUDA_VISIBLE_DEVICES $STACKYARD_DEVICE $STACKYARD_ATTEMPT"; test $STACKYARD_ATTEMPT = 2'
+    words = ("-N", "2", "-r", "2", "-c", "1", "-g", "1", "--gpu-visibility", "own", "--restarts", "1")
+    salloc = ("-N2", "--ntasks-per-node=2", "--gpus-per-node=2")
+    work.allocated("launch", *words, *BUSYBOX, "sh", "-c", program, salloc=salloc)
+    assert logs(work) == [f"{rank} {rank % 2} 0 2" for rank in range(4)]
+    assert (work.last / "attempts/1/inside.sh").exists()
+
+
+def test_a_revision_in_one_file_has_its_environment(work: Work, tmp_path: Path) -> None:
+    programs.need("mksquashfs")
+    built = bed.oci(bed.revision(tmp_path), tmp_path / "layout", bed.base(tmp_path / "base"))
+    write(built.reference, work.directory / "demo.sqsh")
+    launched(work, *TWO, "--container", "demo.sqsh", "sh", "-c", f'echo "$PATH"; cat {bed.PLACE}/share/data')
+    for log in logs(work):
+        path, data = log.splitlines()
+        assert path.startswith(f"{bed.PLACE}/bin:")
+        assert data == "data"
 
 
 def test_another_account(cluster: SlurmCluster, images: Path, accounts: Accounts) -> None:

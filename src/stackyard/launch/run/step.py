@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stackyard.core.hostlist import same_host
@@ -83,7 +83,7 @@ def _here(plan: Plan) -> bool:
 def _launcher(argv: tuple[str, ...], step: StepPaths, plan: Plan) -> Iterator[process.Child]:
     """The launcher, terminated at the end of the ``with`` block."""
     cwd = Path(plan.cwd) if plan.cwd and Path(plan.cwd).is_dir() else None
-    launcher = process.start(argv, log=step.launcher_log, env=_environment(plan), cwd=cwd)
+    launcher = process.start(argv, log=step.launcher_log, env=_environment(plan, plan.line.words), cwd=cwd)
     try:
         yield launcher
     finally:
@@ -94,7 +94,7 @@ def _launcher(argv: tuple[str, ...], step: StepPaths, plan: Plan) -> Iterator[pr
 def _agents(step: StepPaths, plan: Plan) -> Iterator[process.Child | None]:
     """The agents' step, where the ranks start inside an image; terminated at the end of the ``with`` block."""
     argv = start.agents_argv(step, plan)
-    child = process.start(argv, log=step.agents_log, env=_environment(plan)) if argv else None
+    child = process.start(argv, log=step.agents_log, env=_environment(plan, plan.agents)) if argv else None
     try:
         yield child
     finally:
@@ -102,10 +102,10 @@ def _agents(step: StepPaths, plan: Plan) -> Iterator[process.Child | None]:
             child.end()
 
 
-def _environment(plan: Plan) -> dict[str, str]:
-    """The launcher's environment, without variables of the job that it would read as options."""
+def _environment(plan: Plan, words: Sequence[str]) -> dict[str, str]:
+    """The environment of a launcher with these words, without variables of the job that it would read as options."""
     known = {HOST[name]: os.environ[name] for name in HOST if plan.agents and name in os.environ}
-    return of_launcher(plan.line.words, os.environ) | plan.line.variables | known
+    return of_launcher(words, os.environ) | plan.line.variables | known
 
 
 @contextlib.contextmanager
