@@ -198,7 +198,7 @@ def _hosts(path: Path) -> None:
     """Host lists of schedulers and core lists of sites: text from outside that is expanded."""
     from stackyard.core.errors import StackyardError
     from stackyard.core.hostlist import expand
-    from stackyard.core.ranges import core_list
+    from stackyard.host.machine.ranges import core_list
 
     text = path.read_bytes().decode(errors="replace")
     for line in text.splitlines():

@@ -11,7 +11,7 @@ import pytest
 from launcherbed import CPU, CSM, HERE, LUMI_G, PERLMUTTER, SLURM, SUMMIT, WORKSTATION, packed, placed, span
 
 from stackyard.core.errors import InputError
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Block, Layout
 from stackyard.launch.plan.launchers import TABLE, get

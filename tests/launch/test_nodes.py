@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackyard.core.errors import InputError
-from stackyard.core.ranges import core_list, ranges
+from stackyard.host.machine.ranges import core_list, ranges
 from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.nodes import node_of, pick_kind, this_node

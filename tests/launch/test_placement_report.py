@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.records.outcome import Placement
 from stackyard.launch.records.paths import RunPaths

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding, refuse
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.launch.layout.cores import packed, straddlers
 from stackyard.launch.layout.model import Layout, Node, NodeDomain
 from stackyard.launch.layout.placing import masks, plan_layout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.inputs.sites.jobmodels import ContainerPolicy, LaunchPolicy, Scheduler
 from stackyard.inputs.sites.site import load_site
 from stackyard.inputs.sites.sitemodels import Domain, NodeKind, Reference, Site

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from stackyard.core.hostlist import expand
-from stackyard.core.ranges import core_list
+from stackyard.host.machine.ranges import core_list
 from stackyard.init.model import Ask, Cluster, HostNode, Queue, Told
 
 TOLD = "told by Flux"

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackyard.core.late import dataclass
-from stackyard.core.ranges import core_list, ranges
 from stackyard.host.files import filesystem
 from stackyard.host.machine import probe
+from stackyard.host.machine.ranges import core_list, ranges
 from stackyard.host.run.command import which
 
 SHARED = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stackyard.core.errors import InputError
-from stackyard.core.ranges import core_list, ranges
+from stackyard.host.machine.ranges import core_list, ranges
 from stackyard.inputs.sites.sitemodels import NodeKind, Site
 from stackyard.launch.layout.model import Node, NodeDomain
 from stackyard.launch.layout.this_node import this_node

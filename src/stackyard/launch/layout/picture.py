@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stackyard.core.findings import counted
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.launch.layout.cores import domain_cores, straddlers
 from stackyard.launch.layout.model import Layout, Node
 from stackyard.launch.layout.this_node import THIS

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from stackyard.core.findings import counted
 from stackyard.core.hostlist import same_host
-from stackyard.core.ranges import ranges, runs
+from stackyard.host.machine.ranges import ranges, runs
 from stackyard.launch.node.step import PlannedSlot, StepFile
 from stackyard.launch.records.outcome import Placement
 

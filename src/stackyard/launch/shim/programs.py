@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from stackyard.core.ranges import runs
+from stackyard.host.machine.ranges import runs
 from stackyard.images.bindings.charliecloud import linked
 from stackyard.launch.node.step import StepFile
 from stackyard.launch.plan.model import Plan, Wrapper

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from stackyard.core.errors import InputError
 from stackyard.core.hostlist import compress
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, shares_cores, threads_of, uniform
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest

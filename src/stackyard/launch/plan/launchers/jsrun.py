@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from stackyard.core.findings import Finding, counted
 from stackyard.core.late import dataclass
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.plan.launchers.words import Words, equal, need_hosts, shares_cores

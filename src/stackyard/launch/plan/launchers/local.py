@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from stackyard.core.errors import InputError
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.launch.plan.launchers.words import Words, threads_of
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from stackyard.core.errors import InputError
 from stackyard.core.findings import Finding
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.launch.layout.model import Layout, Slot
 from stackyard.launch.plan.launchers.words import Words, finds_nodes, shares_cores
 from stackyard.launch.plan.model import LaunchLine, LaunchRequest

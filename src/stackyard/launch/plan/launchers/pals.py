@@ -9,7 +9,7 @@ host; rank.sh compares each rank's place with the plan and rejects a different o
 from __future__ import annotations
 
 from stackyard.core.findings import Finding
-from stackyard.core.ranges import ranges
+from stackyard.host.machine.ranges import ranges
 from stackyard.launch.layout.model import Layout
 from stackyard.launch.plan.launchers.words import (
     Words,
