@@ -16,7 +16,7 @@ from support import programs
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(
     file for file in [*EXAMPLES.glob("*/*.yaml"), *EXAMPLES.glob("*/*.yml"), *EXAMPLES.glob("*/requirements*.txt")]
-    if file.name not in ("site.yaml", "bindings.yaml", "grid-engine.yaml", "study.yaml")
+    if file.name not in ("site.yaml", "bindings.yaml", "grid-engine.yaml", "study.yaml", "space.yaml")
 )  # fmt: skip
 
 
