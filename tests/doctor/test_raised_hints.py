@@ -24,6 +24,8 @@ CASES = {
         "AttributeError: 'NoneType' object has no attribute 'group'",
         "step = int(match.group(1))",
     ),
+    "go through a copy": ("RuntimeError: dictionary changed size during iteration", "for task in self.tasks.values():"),
+    "a tensor is where the code expects a number": ("TypeError: type Tensor doesn't define __round__ method", ""),
     "a value is None where a number": ("TypeError: '>' not supported between instances of 'NoneType' and 'int'", ""),
     "ratio is set in branches only": ("UnboundLocalError: local variable 'ratio' referenced before assignment", ""),
     "signal is neither imported nor defined": ("NameError: name 'signal' is not defined", ""),
