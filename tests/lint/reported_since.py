@@ -43,6 +43,14 @@ SINCE: dict[str, tuple[str, str, str, str]] = {
         _HEAD + "#SBATCH --ntasks=2\nexport MASTER_PORT=$RANDOM\nsrun ./a.out\n",
         "$RANDOM", "$((20000 + SLURM_JOB_ID % 10000))", "",
     ),
+    "digits-as-octal": (
+        _HEAD + "#SBATCH --ntasks=2\nMASTER_PORT=$((10000 + $(echo -n $SLURM_JOBID | tail -c 4))) srun ./a.out\n",
+        "$(echo", "10#$(echo", "",
+    ),
+    "digits-as-octal of a variable": (
+        _HEAD + "#SBATCH --ntasks=2\nexport MASTER_PORT=$((10000 + ${SLURM_JOB_ID: -4}))\nsrun ./a.out\n",
+        "${SLURM", "10#${SLURM", "",
+    ),
     "node-loop-on-first-node": (
         _NODES + "rank=0\nfor node in $(scontrol show hostnames); do\n"
         "  torchrun --nnodes 2 --node_rank $rank --rdzv_endpoint $(scontrol show hostnames | head -n 1):0 p.py &\n"

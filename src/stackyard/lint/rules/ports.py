@@ -161,3 +161,22 @@ def port_of_kernel(case: Case) -> Iterator[Hit]:
         if 32768 <= base <= 65535:
             yield Hit(number, f"the port is from {base} on", "$((20000 + SLURM_JOB_ID % 10000))")
             return
+
+
+_DIGITS = re.compile(
+    r"\$\(\([^()]*(?<!#)\$(?:\((?:[^()]*\|)?\s*(?:tail -c|cut -c|rev)[^()]*\)|\{SLURM_JOB_?ID: ?-\d\})"
+)
+
+
+@rule(
+    "digits-as-octal",
+    why="In arithmetic a number that begins with 0 is octal: 0089 is an error, and 0123 is 83",
+    example="MASTER_PORT=$((10000 + $(echo -n $SLURM_JOBID | tail -c 4)))",
+    instead="MASTER_PORT=$((10000 + SLURM_JOB_ID % 10000))",
+)
+def digits_as_octal(case: Case) -> Iterator[Hit]:
+    """The last digits of a text, such as the job's number, in arithmetic without the base ``10#``."""
+    for number, row in enumerate(case.script.code.splitlines(), 1):
+        if _DIGITS.search(row):
+            yield Hit(number, "digits that are cut off a number may begin with 0",
+                      "$((10000 + SLURM_JOB_ID % 10000)), or 10#$(...)")  # fmt: skip
