@@ -215,6 +215,12 @@ def test_failed_trials_do_not_go_on_and_do_not_hold_a_rung(tmp_path: Path) -> No
     assert next_step(request, progress) == Start(1, 1)
 
 
+def test_a_trial_that_was_asked_for_and_not_started_when_the_search_was_killed_is_started(tmp_path: Path) -> None:
+    request = changed(space(tmp_path), scheduler="halving", trials=1)
+    progress = SearchProgress([{"event": "asked", "trial": 0, "params": {"lr": 1}}])
+    assert next_step(request, progress) == Start(0, 0) and not is_done(request, progress)
+
+
 def test_a_report_counts_once_for_a_trial_and_a_resource() -> None:
     progress = SearchProgress([{"event": "asked", "trial": 0, "params": {}}])
     for value in (1.0, 2.0):

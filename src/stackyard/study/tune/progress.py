@@ -34,7 +34,7 @@ class TrialProgress:
         reports: the value at each resource; the first report of one counts.
         results: by rung.
         running: the rung that it is at; -1: none.
-        waits: the rung whose run was interrupted; -1: none.
+        waits: the rung whose run was interrupted, or has not started; -1: none.
         losses: how often it was lost with its slot.
     """
 
@@ -84,7 +84,7 @@ class SearchProgress:
         kind, number = event["event"], event.get("trial", -1)
         if kind == "asked" and number not in self.trials:
             self.trials[number] = TrialProgress(
-                number, dict(event["params"]), int(event.get("seed", 0)), int(event.get("known", 0))
+                number, dict(event["params"]), int(event.get("seed", 0)), int(event.get("known", 0)), waits=0
             )
             return
         self.engine_done |= kind == "engine"
