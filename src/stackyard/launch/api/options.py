@@ -43,6 +43,9 @@ class OptionFields(TypedDict, total=False):
     stack: str
     container: Path | str
     runtime: str
+    mounts: Sequence[str]
+    workdir: Path | str
+    container_options: Sequence[str]
     stage: Sequence[Path]
     profile: Sequence[str]
     check: bool
