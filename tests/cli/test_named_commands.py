@@ -30,6 +30,10 @@ FOREIGN = {
     "--latency-wait": "snakemake",
     "--mpi": "srun", "--overlap": "srun", "--nodelist": "srun", "--smpiargs": "jsrun", "--binding-args": "horovodrun",
     "--shm-size": "podman", "--offload-arch": "hipcc", "--host": "mpirun", "--hostfile": "mpirun",
+    "--all": "conda", "--cgroups": "podman", "--clear-execstack": "patchelf", "--cpus-per-task": "srun",
+    "--export": "srun", "--force-reinstall": "pip", "--no-cache-dir": "pip", "--verbose": "pip", "--help": "sbatch",
+    "--ipc": "docker", "--kokkos-num-devices": "a program with Kokkos", "--map-by": "mpirun", "--num-gpus": "ray",
+    "--nv": "apptainer", "--version": "mpirun",
 }  # fmt: skip
 """Options in remedies that are other programs'."""
 

@@ -147,7 +147,8 @@ def test_every_fault_point_of_the_program_is_tried() -> None:
     named = {name for file in source.rglob("*.py") for name in re.findall(r'fault_point\("([^"]+)"', file.read_text())}
     elsewhere = {
         "base": "images/test_bases", "blob": "images/test_oci_layout", "index": "images/test_oci_layout",
-        "sif": "images/test_sif", "mirror": "make/test_mirror",
+        "sif": "images/test_sif", "sqsh": "images/test_sqsh", "tune-journal": "study/test_tune_here",
+        "mirror": "make/test_mirror",
         **dict.fromkeys(("trash-noted", "trash-moved", "trash-back", "remove-published"), "upkeep/test_remove"),
         **dict.fromkeys(("trash-delete", "trash-doomed"), "upkeep/test_collect"),
         "arrival-unpacked": "upkeep/test_push_pull", "sign-before": "deploy/test_signed_deploy",

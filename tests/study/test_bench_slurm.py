@@ -109,7 +109,7 @@ def test_a_job_that_is_cancelled_leaves_runs_that_are_run_later(work: Work) -> N
     words = ("--nodes", "2", "--repeat", "3", "--pack", "--warmup-runs", "0", *SHAPE, *MEASURE)
     follower = work.start("bench", "speed.py", *words, "--", "--sleep", "2")
     work.until(lambda: done(study) == 1)
-    work.run("runs", "cancel", next((study / "runs").glob("*")))
+    work.run("runs", "cancel", min((study / "runs").glob("*")))
     _, err = follower.communicate(timeout=120)
     assert follower.returncode == 1 and "the job ended (" in err and "bench --continue" in err
     work.nothing_left()
@@ -130,7 +130,7 @@ def test_a_job_that_was_never_submitted_and_starts_after_all_runs_nothing(work: 
     job = work.cluster.submit(script)
     work.cluster.wait_job(job)
     assert points(study) == ran
-    assert "nothing is run" in next((study / "runs").glob("*/batch.log")).read_text()
+    assert "nothing is run" in min((study / "runs").glob("*/batch.log")).read_text(), "the log of the job"
 
 
 def test_within_an_allocation_it_runs_there(work: Work) -> None:

@@ -159,6 +159,7 @@ VERBS: dict[str, list[str]] = {
     "kernel": ["kernel list", "kernel install tool/1.0 --name evil", "kernel remove evil"],
     "licences": ["licences list", "licences report tool/1.0"],
     "share": ["share tool/1.0 --with group:{group}", "share tool/1.0 --with group:{group} --undo"],
+    "tune": ["tune --verify {beside}/study", "tune --continue {beside}/study"],
     "catalogue": ["catalogue -o {new}", "catalogue -o {beside}/catalogue"],
     "extend": ["extend --base tool/2.0 --name mine --pip iniconfig --dry-run"],
     "status": ["status"],

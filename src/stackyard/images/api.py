@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from stackyard.images.oci.sqsh import WrittenSqsh as WrittenSqsh
     from stackyard.images.oci.sqsh import write as write_sqsh
     from stackyard.images.oci.transfer import Registry as Registry
-    from stackyard.images.oci.transfer import digest_of as digest_of_image
     from stackyard.images.oci.transfer import notes_of as notes_of_image
     from stackyard.images.oci.transfer import pull as pull_image
     from stackyard.images.oci.transfer import push as push_image

@@ -168,8 +168,6 @@ FORMATS: Mapping[str, Make] = {"oci": oci, "sif": sif, "sqsh": sqsh}
          "stackyard image build environment.yml --base docker://debian:12 --format sif -o env.sif"),
         ("one file for Enroot and Pyxis: srun --container-image=FILE",
          "stackyard image build pytorch/2.13 --format sqsh --base debian -o pytorch.sqsh"),
-        ("without a base: the prefix alone",
-         "stackyard image build pytorch/2.13 --format oci --base scratch -o images"),
     ),
 )  # fmt: skip
 @click.argument("rev", required=False, metavar="[REV|FILE]")

@@ -42,7 +42,6 @@ class _Tune(Verb):
     ("stop the worse trials early, by its rungs", "stackyard tune space.yaml train.py --scheduler halving"),
     ("where, how many at a time, by which script", "stackyard tune space.yaml train.py --dry-run"),
     ("go on with a search that was stopped", "stackyard tune --continue studies/train"),
-    ("decide everything again from the journal, and compare", "stackyard tune --verify studies/train"),
     cls=_Tune,
 )  # fmt: skip
 @searched("--trials", type=click.IntRange(1), metavar="N", help="Default: 16, or all points of a grid.")

@@ -26,12 +26,13 @@ def note_digest(container: str, paths: RunPaths, *, waits: bool) -> None:
 
 
 def _note(container: str, paths: RunPaths) -> None:
-    from stackyard.images.api import Registry, digest_of_image
+    from stackyard.images.api import Registry
+    from stackyard.images.oci.transfer import digest_of
 
     name = image_name(container)
     value = {"format": 1, "image": name.docker, "digest": "", "unknown": ""}
     try:
-        value["digest"] = digest_of_image(container, Registry(limit_s=LIMIT_S))
+        value["digest"] = digest_of(container, Registry(limit_s=LIMIT_S))
     except StackyardError as error:
         value["unknown"] = error.message
     with suppress(OSError):  # a full disk must not stop a job
