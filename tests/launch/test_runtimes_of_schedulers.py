@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def test_shifter(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", f"{STANDINS}/shifter:{os.environ['PATH']}")
     with working(slurm, tmp_path / "work") as work:
         configured(work, "shifter", "variables: {A: 'a b'}")
-        program = f'{SHOWS}; echo "$A"; test $RANK = 0 || exit 4'
+        program = f'{SHOWS}; echo "$A"; test $RANK = 0 || {{ sleep 2; exit 4; }}'
         words = (*TWO, "--container", "docker://registry.example/busybox:1", "sh", "-c", program)
         done = work.allocated("launch", *words, expect=4)
         assert "rank 1 on n" in done.err
@@ -87,9 +88,16 @@ def test_shifter(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.Monkey
         assert "pull it first with shifterimg" in wrong.err
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory for the sockets of containers, in whose name podman allows 50 characters."""
+    with tempfile.TemporaryDirectory(prefix="podman-", dir="/tmp", ignore_cleanup_errors=True) as place:
+        yield Path(place)
+
+
 @pytest.mark.real
 @pytest.mark.slow
-def test_a_real_podman_hpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_podman_hpc(tmp_path: Path, short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On this machine: two ranks, each in a container of Debian's podman; their variables, mounts and statuses."""
     programs.need("podman", "runc", "fuse-overlayfs", "busybox", "mksquashfs")
     if os.geteuid():
@@ -102,24 +110,26 @@ def test_a_real_podman_hpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PATH", f"{STANDINS}/podman:{place}:{os.environ['PATH']}")
     for name, value in {
         "USER": "root", "SQUASH_DIR": str(tmp_path / "squash"), "PODMANHPC_CONFIG_FILE": str(tmp_path / "conf.yaml"),
-        "PODMANHPC_RUN_ROOT": str(tmp_path / "run"), "PODMANHPC_GRAPH_ROOT": str(tmp_path / "graph"), "HIDDEN": "no",
+        "PODMANHPC_RUN_ROOT": str(short), "PODMANHPC_GRAPH_ROOT": str(tmp_path / "graph"), "HIDDEN": "no",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     words = (
         "launch",
-        "-r",
-        "2",
-        "-c",
-        "1",
-        "-g",
-        "0",
-        "--oversubscribe",
-        "--container",
+        *[
+            "-r",
+            "2",
+            "-c",
+            "1",
+            "-g",
+            "0",
+            "--oversubscribe",
+            "--env",
+            "SEEN=yes",
+            "--launcher",
+            "local",
+            "--container",
+        ],
         root,
-        "--env",
-        "SEEN=yes",
-        "--launcher",
-        "local",
     )
     program = f'{SHOWS}; echo "$A $SEEN $HIDDEN $MASTER_PORT" | grep "a b yes  [1-9]" && exit $((RANK * 5))'
     done = stackyard(

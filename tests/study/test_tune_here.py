@@ -83,7 +83,7 @@ def test_a_search_with_halving_finds_the_best_and_can_be_replayed(here: Here) ->
     assert "would be" in here.tune("--verify", here.study, expect=3).out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_three_moments_nothing_is_lost_or_twice_and_the_rungs_are_the_same(here: Here) -> None:
     words = ("--trials", "9", "--scheduler", "halving")
     here.search(*words, "--directory", "whole")
