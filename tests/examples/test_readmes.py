@@ -223,6 +223,7 @@ LONG: dict[str, Page] = {
             "stackyard deploy stack.yaml --image": OF_STUDY,
             "stackyard bench study.yaml": OF_STUDY,
             "stackyard report studies/resnet": OF_STUDY,
+            "stackyard tune space.yaml -N 2": f"{SLURM}tests/study/test_tune_slurm.py",
         },
     ),
     "workstation": Page(with_yard(torchstack.torch_yard, "resnet", torchstack.torch_example)),
