@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from stackyard.launch.request.options import Option, Table, read_options
 from stackyard.lint.directives import split_directive
 from stackyard.lint.launches import Launch
-from stackyard.lint.rules.base import Case
 from stackyard.lint.script import Script
 from stackyard.lint.shell.words import command_name
 from stackyard.lint.systems import FLAGS, OF_SRUN, SHIFTER, VALUED, WORDS, of_program
 from stackyard.lint.systems.base import Bind, Fault, System
 from stackyard.lint.tables import SBATCH
+
+if TYPE_CHECKING:
+    from stackyard.lint.rules.base import Case  # the rules import this module
 
 _HEAD = Table({**SBATCH.valued, **VALUED}, {**SBATCH.flags, **FLAGS}, SBATCH.optional)
 
