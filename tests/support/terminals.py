@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+QUIET_S = 0.5
+"""A shell that shows nothing for so long has shown all: zsh drops its list where more is typed meanwhile."""
 CLEAR = "\x15echo cle''ar\n"
 
 
@@ -33,6 +35,8 @@ def typed(
             started = time.perf_counter()
             shown = _until(terminal, "\t", word, shown)
             took = time.perf_counter() - started
+            while select.select([terminal], [], [], QUIET_S)[0]:
+                shown += os.read(terminal, 65536).decode(errors="replace")
             found.append((_words(shown + _until(terminal, CLEAR, "clear")), took))
     finally:
         os.close(terminal)
