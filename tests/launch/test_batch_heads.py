@@ -27,6 +27,7 @@ from batchbed import (
 )
 
 from stackyard.core.errors import InputError
+from stackyard.inputs.sites.jobmodels import Scheduler
 from stackyard.launch.plan import schedulers
 from stackyard.launch.plan.model import BatchHead, Reason
 from stackyard.launch.plan.schedulers.lsf import reservation
@@ -207,3 +208,15 @@ def test_an_unknown_scheduler_names_the_known_ones() -> None:
 def test_sbatch_refuses_two_requests_for_memory(options: dict[str, Any], wanted: list[str]) -> None:
     made = schedulers.get("slurm").head(request(PLAIN, SLURM, **options))
     assert [word for words in made.directives for word in words if word.startswith("--mem")] == wanted
+
+
+@pytest.mark.parametrize(("scheduler", "dependency", "directive"), [
+    (SLURM, "afterany:12", "--dependency=afterany:12"), (PBS, "afterany:12", "depend=afterany:12"),
+    (LSF, "ended(12)", "ended(12)"), (FLUX, "afterany:12", "--dependency=afterany:12"),
+])  # fmt: skip
+def test_a_job_waits_for_the_end_of_another_one(scheduler: Scheduler, dependency: str, directive: str) -> None:
+    """However that ends; the head takes what the scheduler itself gives."""
+    batch = schedulers.get(scheduler.kind)
+    assert batch.after_end.format(job="12") == dependency
+    asked = request(PERLMUTTER, scheduler, dependency=dependency)
+    assert directive in [word for words in batch.head(asked).directives for word in words]

@@ -133,7 +133,10 @@ def test_the_command_line_says_why_and_writes_the_others(tmp_path: Path) -> None
     head = "#!/bin/bash\n#SBATCH -t 10 -n 1\n"
     (tmp_path / "a.sh").write_text(head + "srun sarus run load/library/x:1 ./a\n")
     (tmp_path / "b.sh").write_text(head + "srun sarus run --mount=type=bind,source=/d,destination=/e x/y:1 ./a\n")
-    done = stackyard("lint", "--fix", "a.sh", "b.sh", cwd=tmp_path, expect=2)
+    (tmp_path / "c.sh").write_text(head + "srun --container-image=nvcr.io#NVIDIA/torch:1 ./a\n")
+    done = stackyard("lint", "--fix", "a.sh", "b.sh", "c.sh", cwd=tmp_path, expect=2)
+    assert "NVIDIA/torch:1 is not an image of a registry" in done.err, "which no launch would take"
+    assert not (tmp_path / "c.sh.job.yaml").exists()
     assert "a.sh:3" in done.err and "no job file can be made" in done.err and not (tmp_path / "a.sh.job.yaml").exists()
     job = load_job(tmp_path / "b.sh.job.yaml")
     assert (job.container, job.mounts, job.program) == ("docker://x/y:1", ("/d:/e",), ("./a",))

@@ -79,6 +79,13 @@ def test_a_search_with_halving_finds_the_best_and_can_be_replayed(here: Here) ->
     assert "Parallel coordinates" in page and "Importance of the parameters" in page and "loss by epoch" in page
     journal = here.study / "journal.jsonl"
     text = journal.read_text()
+    left = here.tune("--continue", here.study, "--dry-run")
+    assert "0 trials to go on with, 0 of 9 trials not begun" in left.out
+    lines = text.splitlines(keepends=True)
+    journal.write_text("".join(lines[:2]))  # one trial was asked for and started
+    shown = here.tune("--continue", here.study, "--dry-run", "--json").value
+    assert shown == {"dry_run": True, "trials": 9, "open": 1, "missing": 8}
+    assert journal.read_text() == "".join(lines[:2]), "nothing was run"
     journal.write_text(text.replace('"params":{"lr":', '"params":{"lr":1', 1))
     assert "would be" in here.tune("--verify", here.study, expect=3).out
 

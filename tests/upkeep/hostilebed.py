@@ -33,6 +33,7 @@ from support.cli import Done, inside, stackyard
 KINDS = ("root", "service", "group", "user")
 KEPT = ("tool/3.0-py3-1", "mine/3.0-py3-1")
 """What is published, and named by no command that changes something."""
+FORMATS = Path(__file__).parents[1] / "data" / "formats"
 SLOWER = 40
 """How many times as long as in a clean yard a command may take; reading what closed accounts wrote has 5 s of it."""
 
@@ -172,6 +173,7 @@ class Bed:
             (self.beside / name).mkdir(parents=True)
         shutil.copytree(self.place / "layout", self.beside / "layout")
         shutil.copytree(self.place / "study", self.beside / "study")
+        shutil.copytree(FORMATS / "search-1", self.beside / "search")
         shutil.copytree(self.place / "catalogue", self.beside / "catalogue")
         shutil.copyfile(self.stack_file, self.beside / "stack.yaml")
         (self.beside / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 1\n#SBATCH -t 10\nsrun true\n")

@@ -126,6 +126,10 @@ BESIDE: dict[str, list[str]] = {
         "study/study.yaml", "study/study.json", "study/table.csv", "study/jobs/n0001-a01.json",
         "study/points/n0001-job-a01-r01.json", "study/jobs", "study/points", "study/lease", f"study/jobs/{ODD}.json",
     ],
+    "searches": [
+        "search/space.yaml", "search/search.json", "search/journal.jsonl", "search/lease", "search/allocations",
+        "search/trials", f"search/allocations/{ODD}",
+    ],
     "catalogues": [
         "catalogue/.stackyard-catalogue/made.json", "catalogue/.stackyard-catalogue/read.json", "catalogue/index.html",
         "catalogue/@catalogue", "catalogue/tool", f"catalogue/{ODD}",
@@ -159,7 +163,7 @@ VERBS: dict[str, list[str]] = {
     "kernel": ["kernel list", "kernel install tool/1.0 --name evil", "kernel remove evil"],
     "licences": ["licences list", "licences report tool/1.0"],
     "share": ["share tool/1.0 --with group:{group}", "share tool/1.0 --with group:{group} --undo"],
-    "tune": ["tune --verify {beside}/study", "tune --continue {beside}/study"],
+    "tune": ["tune --verify {beside}/search", "tune --continue {beside}/search --dry-run"],
     "catalogue": ["catalogue -o {new}", "catalogue -o {beside}/catalogue"],
     "extend": ["extend --base tool/2.0 --name mine --pip iniconfig --dry-run"],
     "status": ["status"],
@@ -171,7 +175,12 @@ VERBS: dict[str, list[str]] = {
     "explain": ["explain --job {beside}/job.yaml"],
     "lint": ["lint {beside}/job.sh", "lint --fix {beside}/job.sh"],
     "bench": ["bench {beside}/study/study.yaml --dry-run", "bench --continue {beside}/study --dry-run"],
-    "report": ["report {beside}/study", "report {beside}/study -o {new}.html", "report {beside}/study {beside}/study"],
+    "report": [
+        "report {beside}/study",
+        "report {beside}/search",
+        "report {beside}/study -o {new}.html",
+        "report {beside}/study {beside}/study",
+    ],
     "doctor": ["doctor {run}", "doctor {beside}", "doctor"],
     "runs": ["runs", "runs show {run}", "runs logs {run}", "runs show 2026-11-26-002"],
     "profile": ["profile {run}"],

@@ -7,6 +7,7 @@ import re
 from stackyard.core.errors import InputError
 from stackyard.core.hostlist import expand
 from stackyard.host.machine import scontrol
+from stackyard.host.machine.runtimes import SRUN_OPTIONS
 from stackyard.init.model import Ask, Cluster, HostNode, Queue, Told
 
 _SLICE = re.compile(r"\dg\.\d+gb|^mig", re.IGNORECASE)
@@ -113,9 +114,8 @@ def _racks(text: str) -> dict[str, Told]:
 def _containers(ask: Ask) -> list[Told]:
     """The container runtimes that srun has options for, by its help."""
     text = ask("srun", "--help", quiet=True)
-    names = {"--container-image": "pyxis", "--environment": "edf", "--uenv": "uenv", "--image": "shifter"}
     options = set(re.findall(r"--[a-z-]+", text))
-    return [Told(name, f"{TOLD}: srun has {option}") for option, name in names.items() if option in options]
+    return [Told(name, f"{TOLD}: srun has {option}") for name, option in SRUN_OPTIONS.items() if option in options]
 
 
 def _words(text: str) -> tuple[str, ...]:

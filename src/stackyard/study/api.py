@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from stackyard.study.tune.allocations import run_as_jobs as run_as_jobs
     from stackyard.study.tune.allocations import run_inside_allocation as run_inside_allocation
     from stackyard.study.tune.allocations import search_outlook as search_outlook
+    from stackyard.study.tune.allocations import steps_left as steps_left
     from stackyard.study.tune.export import export_journal as export_journal
     from stackyard.study.tune.request import SearchRequest as SearchRequest
     from stackyard.study.tune.request import load_space as load_space

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +9,12 @@ from pathlib import Path
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.host.run import clock
-from stackyard.host.run.identity import account_name, hostname, whoami
+from stackyard.host.run.identity import hostname, whoami
 from stackyard.launch.api import commands, jobs
 from stackyard.launch.api.jobs import Job, Plan, Workspace
 from stackyard.study import store, variants
 from stackyard.study.control import batch_job_of, time_limit_min, words_inside
+from stackyard.study.directory import free_root, require_own
 from stackyard.study.execute import Study
 from stackyard.study.request import StudyRequest, remarks, study_text
 from stackyard.study.schedule import JobPlan, planned
@@ -163,15 +163,11 @@ def opened(root: Path, workspace: Workspace, *, again: bool = False) -> Study:
 
     paths = StudyPaths(root.absolute())
     about = store.read_about(paths)
-    if (owner := paths.about.stat().st_uid) != os.geteuid():
-        hint = "`stackyard report` shows it; to repeat it, run its study.yaml: `stackyard bench study.yaml`"
-        raise InputError(f"{root} belongs to {account_name(owner)}, who alone can continue it", hint=hint)
+    hint = "`stackyard report` shows it; to repeat it, run its study.yaml: `stackyard bench study.yaml`"
+    require_own(root, paths.about, hint)
     return Study(paths, load_study(paths.request), about, workspace, again)
 
 
 def default_root(request: StudyRequest) -> Path:
     """``studies/NAME``, with a number where that exists."""
-    program = [word for word in request.job.program if not word.startswith("-")] or ["study"]
-    name = request.name or Path(program[0]).stem
-    roots = (Path("studies") / (name if number == 1 else f"{name}-{number}") for number in range(1, 10_000))
-    return next(root for root in roots if not root.exists())
+    return free_root(request.name, request.job.program, "study")

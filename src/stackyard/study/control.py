@@ -17,21 +17,17 @@ from stackyard.core.errors import InputError, StackyardError
 from stackyard.launch.api import commands, jobs, runs
 from stackyard.launch.api.jobs import Job, RunPaths, Workspace
 from stackyard.study import more, store, variants
+from stackyard.study.directory import only_process
 from stackyard.study.execute import Study, place_of, run_job, settle
 from stackyard.study.request import StudyRequest
 from stackyard.study.schedule import JobPlan
 from stackyard.study.store import PointRecord
 from stackyard.yard.write import atomic
-from stackyard.yard.write.lease import PACE, latest, lease
 
 LOOK_S, ASK_S = 1.0, 10.0
 """Seconds between looks at the files of a study; and at least between two questions to the scheduler."""
 MARGIN_MIN = 2.0
 """Minutes of a job's time limit besides those of its runs."""
-
-
-TAKEN_OVER_S = PACE.stale_s + 30
-"""Seconds until a process on another host that fell silent counts as dead."""
 
 
 class Watcher:
@@ -60,13 +56,8 @@ def in_control(study: Study, watcher: Watcher) -> Iterator[None]:
     Raises:
         StackyardError: another process is, on this host or another one.
     """
-    holder = latest(study.paths.lease)
-    if holder.owner and holder.owner.fate == "running":
-        raise StackyardError(
-            f"{study.paths.root} is being measured by {holder}",
-            hint="wait for it: `stackyard report` shows what there is; or stop it, and continue then",
-        )
-    with lease(study.paths.lease, f"the study {study.paths.root}", wait_s=TAKEN_OVER_S, on_wait=watcher.waiting):
+    root = study.paths.root
+    with only_process(study.paths.lease, f"the study {root}", f"{root} is being measured", watcher.waiting):
         try:
             yield
         finally:

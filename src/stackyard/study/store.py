@@ -12,7 +12,6 @@ studies/resnet/
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -26,9 +25,10 @@ from stackyard.core.below import Below
 from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
+from stackyard.study.directory import new_directory
 from stackyard.study.schedule import JobPlan, Point
 from stackyard.study.table import Row, table_text
-from stackyard.yard import disk, formats, members
+from stackyard.yard import formats, members
 from stackyard.yard.write import atomic
 
 FORMAT = 1
@@ -160,23 +160,14 @@ def create(paths: StudyPaths, text: str, about: About, jobs: Iterable[JobPlan]) 
         InputError: the directory is not empty.
         StackyardError: it cannot be written.
     """
-    draft = StudyPaths(atomic.temporary(paths.root))
-    try:
+    with new_directory(paths.root, f"stackyard bench --continue {paths.root}; or -o ANOTHER") as place:
+        draft = StudyPaths(place)
         for directory in (draft.jobs, draft.points, draft.runs):
             directory.mkdir(parents=True)
         atomic.write_text(draft.request, text)
         for job in jobs:
             add_job(draft, job)
         atomic.write_json(draft.about, {"format": FORMAT, **asdict(about)})
-        atomic.rename_directory(draft.root, paths.root)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            hint = f"stackyard bench --continue {paths.root}; or -o ANOTHER"
-            raise InputError(f"{paths.root} is not empty", hint=hint) from error
-        raise disk.failure(error, f"creating {paths.root}") from error
-    finally:
-        with suppress(OSError):
-            disk.delete_tree(draft.root, draft.root.parent)
 
 
 def add_job(paths: StudyPaths, job: JobPlan) -> None:

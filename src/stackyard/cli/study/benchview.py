@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ import click
 from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, emit, show_error, show_json, show_notice, show_table, show_text
-from stackyard.core.errors import InputError, StackyardError, StopSignal
+from stackyard.cli.study.carrying import confirm_price, continued_by, price_of
+from stackyard.core.errors import InputError, StackyardError
 from stackyard.core.findings import counted
 from stackyard.study.api import StudyWatcher
 
@@ -70,7 +70,8 @@ def begin(context: Context, request: StudyRequest, options: dict[str, Any]) -> N
         return
     if not options["as_json"]:
         _show_plan(look, root)
-    _confirm(context, look, agreed=options["yes"])
+    if look.how == "jobs":
+        confirm_price(context, look.node_hours, counted(len(look.jobs), "job"), "run", agreed=options["yes"])
     study = create_study(look, root, workspace, context.command)
     _carry_out(context, study, options)
 
@@ -110,15 +111,8 @@ def _carry_out(context: Context, study: Study, options: dict[str, Any]) -> None:
 
     view = View(quiet=options["as_json"])
     run = run_study_jobs if study.about.how == "jobs" else run_study_here
-    try:
+    with continued_by(f"stackyard bench --continue {study.paths.root}", "runs what is missing", study.about.how):
         run(study, view)
-    except (KeyboardInterrupt, StopSignal):
-        left = "submitted jobs go on; " if study.about.how == "jobs" else ""
-        echo(f"\n{left}`stackyard bench --continue {study.paths.root}` runs what is missing", err=True)
-        raise
-    except StackyardError as error:
-        error.hint = "; ".join(filter(None, [error.hint, f"stackyard bench --continue {study.paths.root}"]))
-        raise
     if not options["as_json"]:
         echo(f"used {study.node_hours:.3g} node-hours", err=True)
     code = show_results(context, study.paths.root, as_json=options["as_json"])
@@ -139,28 +133,8 @@ def _show_plan(look: Outlook, root: Path) -> None:
 
 def _summary(look: Outlook) -> str:
     where = counted(len(look.jobs), f"{look.scheduler} job") if look.how == "jobs" else "here, one after the other"
-    price = "" if look.how == "here" else _price(look)
+    price = "" if look.how == "here" else f", {price_of(look.node_hours)}"
     return f"{counted(look.runs, 'run')}, {where}{price}"
-
-
-def _price(look: Outlook) -> str:
-    hours = look.node_hours
-    return ", node-hours unknown without -t" if hours is None else f", at most {hours:.4g} node-hours"
-
-
-def _confirm(context: Context, look: Outlook, *, agreed: bool) -> None:
-    """Ask about more node-hours than the site lets a study take without a question.
-
-    Raises:
-        InputError: the limit is exceeded without a terminal to ask on, or you decline.
-    """
-    limit, hours = context.site().bench.confirm_node_hours, look.node_hours
-    if agreed or look.how == "here" or not limit or (hours is not None and hours <= limit):
-        return
-    price = "an unknown number of node-hours" if hours is None else f"at most {hours:.4g} node-hours"
-    if sys.stdin.isatty() and click.confirm(f"{price}; submit {counted(len(look.jobs), 'job')}?", err=True):
-        return
-    raise InputError(f"not submitted: {price}; this site asks above {limit:g}", hint="add --yes; -t limits each run")
 
 
 def _dry_run(look: Outlook, root: Path, as_json: bool) -> None:

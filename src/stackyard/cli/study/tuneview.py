@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ import click
 from stackyard.cli.agreeing import agree
 from stackyard.cli.context import Context
 from stackyard.cli.output import echo, show_json, show_notice, show_table, show_text
-from stackyard.core.errors import InputError, StackyardError, StopSignal
+from stackyard.cli.study.carrying import confirm_price, continued_by, price_of
+from stackyard.core.errors import InputError
 from stackyard.core.findings import counted
 from stackyard.study.api import SearchWatcher
 
@@ -113,16 +115,24 @@ def begin(context: Context, request: SearchRequest, options: dict[str, Any]) -> 
         show_text(f"search {click.style(str(root), bold=True)}: {_summary(look)}", err=True)
         for remark in request.remarks:
             show_notice(remark)
-    _confirm(context, look, agreed=options["yes"])
+    if look.how == "jobs":
+        confirm_price(context, look.node_hours, counted(request.allocations, "job"), "job", agreed=options["yes"])
     study = create_search(root, request, workspace, look.how, context.command)
     _carry_out(context, study, options, look.request.allocations)
 
 
 def go_on(context: Context, root: Path, options: dict[str, Any]) -> None:
     """Go on with a search."""
-    from stackyard.study.api import open_search
+    from stackyard.study.api import open_search, steps_left
 
     study = open_search(root, context.job_workspace())
+    if options["dry_run"]:
+        left = steps_left(study)
+        show_json({"dry_run": True, **left}) if options["as_json"] else show_text(
+            f"{root}: {counted(left['open'], 'trial')} to go on with, "
+            f"{left['missing']:,} of {counted(left['trials'], 'trial')} not begun"
+        )
+        return
     _carry_out(context, study, options, options["allocations"] or study.request.allocations)
 
 
@@ -148,21 +158,11 @@ def _carry_out(context: Context, study: StoredSearch, options: dict[str, Any], a
 
     view = View(study.request, quiet=options["as_json"], live=sys.stderr.isatty())
     root, again, how = study.paths.root, options["retry_failed"], place_of_search(study)
-    try:
+    with continued_by(f"stackyard tune --continue {root}", "goes on with the search", how), closing(view):
         if how == "jobs":
             is_over = run_as_jobs(study, view, allocations, again=again)
         else:
             is_over = carry_out_search(study, view, nodes=nodes_here(study.request, study.workspace), again=again)
-    except (KeyboardInterrupt, StopSignal):
-        view.close()
-        left = "submitted jobs go on; " if how == "jobs" else ""
-        echo(f"\n{left}`stackyard tune --continue {root}` goes on with the search", err=True)
-        raise
-    except StackyardError as error:
-        error.hint = "; ".join(filter(None, [error.hint, f"stackyard tune --continue {root}"]))
-        raise
-    finally:
-        view.close()
     code = show_search(root, as_json=options["as_json"])
     if not is_over:
         echo(f"  stackyard tune --continue {root}    goes on with the search", err=True)
@@ -210,18 +210,8 @@ def _summary(look: SearchOutlook) -> str:
         where = f"{look.slots} at a time on {counted(layout.nodes, 'node')}, {' and '.join(each)} each"
     if look.how == "here":
         return f"{trials}; {where}"
-    price = "node-hours unknown without -t" if look.node_hours is None else f"at most {look.node_hours:.4g} node-hours"
-    return f"{trials}; {where}; up to {counted(request.allocations, look.scheduler + ' job')}, {price}"
-
-
-def _confirm(context: Context, look: SearchOutlook, *, agreed: bool) -> None:
-    limit, hours = context.site().bench.confirm_node_hours, look.node_hours
-    if agreed or look.how == "here" or not limit or (hours is not None and hours <= limit):
-        return
-    price = "an unknown number of node-hours" if hours is None else f"at most {hours:.4g} node-hours"
-    if sys.stdin.isatty() and click.confirm(f"{price}; submit?", err=True):
-        return
-    raise InputError(f"not submitted: {price}; this site asks above {limit:g}", hint="add --yes; -t limits each job")
+    jobs = counted(request.allocations, f"{look.scheduler} job")
+    return f"{trials}; {where}; up to {jobs}, {price_of(look.node_hours)}"
 
 
 def _dry_run(look: SearchOutlook, root: Path, as_json: bool) -> None:

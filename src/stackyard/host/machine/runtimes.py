@@ -10,6 +10,11 @@ from stackyard.host.run.command import which
 PROGRAMS: Mapping[str, str] = {"apptainer": "apptainer", "singularity": "singularity", "charliecloud": "ch-run"}
 """Runtime: its program, searched in this order if the site names none."""
 
+SRUN_OPTIONS: Mapping[str, str] = {
+    "pyxis": "--container-image", "edf": "--environment", "uenv": "--uenv", "shifter": "--image",
+}  # fmt: skip
+"""Runtimes of the scheduler: the option by which srun shows that a cluster has one."""
+
 
 def runtime_of(named: str, image: str, environ: Mapping[str, str] | None = None) -> str:
     """The site's runtime, else the first one on PATH that supports the image.

@@ -51,7 +51,7 @@ class Dialogue:
             data = memoryview(json.dumps(question).encode() + b"\n")
             while data:
                 data = data[self._process.stdin.write(data) :]
-            line = self._line(time.monotonic() + timeout_s)
+            line = self._line(timeout_s)
         except BrokenPipeError:
             line = b""
         try:
@@ -59,13 +59,14 @@ class Dialogue:
         except ValueError as error:
             raise self._failure() from error
 
-    def _line(self, deadline: float) -> bytes:
+    def _line(self, timeout_s: float) -> bytes:
         assert self._process.stdout is not None
+        deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._rest:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise StackyardError(f"{self._name} does not answer")
+                    raise StackyardError(f"{self._name} timed out after {timeout_s:g} s without an answer")
                 if not (data := os.read(self._process.stdout.fileno(), 1 << 16)):
                     return b""
                 self._rest += data

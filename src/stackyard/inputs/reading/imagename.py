@@ -71,7 +71,7 @@ def image_name(text: str) -> ImageName:
     rest = rest[at.end() :] if at else rest
     match = _NAME.fullmatch(rest)
     registry = match["registry"] if match else None
-    if match and registry and "#" not in rest and not _is_host(registry):  # nvidia/cuda: no registry, Docker Hub's
+    if match and registry and "#" not in rest and not is_host(registry):  # nvidia/cuda: no registry, Docker Hub's
         match, registry = _NAME.fullmatch("docker.io#" + rest), ""
     if match is None:
         hint = "write docker://REGISTRY/NAME:TAG, docker://REGISTRY/NAME@sha256:..., or REGISTRY#NAME:TAG"
@@ -87,8 +87,9 @@ def is_image_name(text: str) -> bool:
     """
     if not text or text[0] in "./" or text.endswith(_FILES):
         return False
-    return "://" in text or "#" in text or ("/" in text and _is_host(text.partition("/")[0]))
+    return "://" in text or "#" in text or ("/" in text and is_host(text.partition("/")[0]))
 
 
-def _is_host(word: str) -> bool:
+def is_host(word: str) -> bool:
+    """Whether the word before the first slash of a name is a registry, and not an account of Docker Hub."""
     return "." in word or ":" in word or word == "localhost"

@@ -170,17 +170,7 @@ class _Maker:
             file, of_file, note = pythons.asked(file, of_file, self.asked_python)
             notes = (*notes, note)
         place = point.place if point.place.file else self.source.root.where
-        # the interpreter: the base's own, none for wrapped commands, else as the file and the site say
-        if file.base:
-            if file.wrap and (why := refusal("container", "wrapped", on_base=True)):
-                raise InputError(why, where=place, hint="make two stacks of it")
-            _check_layer(file, of_file, place)
-            interpreter, environment, added = file.interpreter, of_file, tuple[str, ...]()
-        elif file.wrap:  # no Python of ours: without packages conda's is none
-            _check_wrap(file, of_file, place)
-            interpreter, environment, added = Interpreter(source="conda"), of_file, ()
-        else:
-            interpreter, environment, added = pythons.settle(file, of_file, point.axes, self.site)
+        interpreter, environment, added = self._interpreter(file, of_file, point, place)
         # a name from what differs among the variants, and nothing empty is published
         name = self._name(point, environment, file, interpreter.version)
         nothing = not (environment.conda or environment.pip or file.modules.variables or file.base or file.wrap)
@@ -217,6 +207,20 @@ class _Maker:
             files=piece.files,
             place=place,
         )
+
+    def _interpreter(
+        self, file: StackFile, of_file: Environment, point: Point, place: Where
+    ) -> tuple[Interpreter, Environment, tuple[str, ...]]:
+        """The base's own interpreter, none for wrapped commands, else as the file and the site say; and notes."""
+        if file.base:
+            if file.wrap and (why := refusal("container", "wrapped", on_base=True)):
+                raise InputError(why, where=place, hint="make two stacks of it")
+            _check_layer(file, of_file, place)
+            return file.interpreter, of_file, ()
+        if file.wrap:  # no Python of ours: without packages conda's is none
+            _check_wrap(file, of_file, place)
+            return Interpreter(source="conda"), of_file, ()
+        return pythons.settle(file, of_file, point.axes, self.site)
 
     def _name(self, point: Point, environment: Environment, file: StackFile, python: str) -> str:
         """The variant's name: from the matrix, or without one from the Python."""

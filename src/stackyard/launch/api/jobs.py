@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from stackyard.core.late import dataclass
-from stackyard.launch.jobs.batch import batch_script, submit, submit_command
+from stackyard.launch.jobs.batch import after_end, batch_script, submit, submit_command
 from stackyard.launch.jobs.carry_out import Stream, carry_out, watch_options
 from stackyard.launch.jobs.here import LocalLaunch, end_with_caller
 from stackyard.launch.jobs.job import (
@@ -49,6 +49,7 @@ __all__ = [
     "RunPaths",
     "Stream",
     "Workspace",
+    "after_end",
     "allocation_of",
     "batch_job",
     "carry_out",

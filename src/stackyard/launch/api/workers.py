@@ -6,8 +6,6 @@ Such a program may import modules of `stackyard.launch.node`: `program_text` mak
 
 from __future__ import annotations
 
-import re
-from itertools import accumulate
 from pathlib import Path
 
 from stackyard.launch.node.handshake import Host
@@ -15,11 +13,10 @@ from stackyard.launch.node.interfaces import offered
 from stackyard.launch.node.machine import addresses
 from stackyard.launch.node.messages import Connection
 from stackyard.launch.node.sockets import accept, listen
+from stackyard.launch.run.agentfile import packages_of, parts_of
 
 __all__ = ["Connection", "Host", "accept", "addresses", "listen", "offered", "program_text"]
 
-_NODE = Path(__file__).parent.parent / "node"
-_IMPORT = re.compile(r"^ *from (stackyard\.launch\.node\.[\w.]+) import", re.MULTILINE)
 _TEXT = """import sys
 import types
 
@@ -35,18 +32,6 @@ for name, text in {parts!r}:
 
 def program_text(file: Path) -> str:
     """The text of a program with the modules of `stackyard.launch.node` that it imports, for any Python from 3.6 on."""
-    order: dict[str, str] = {}
-    seen: set[str] = set()
-
-    def add(text: str) -> None:
-        for name in _IMPORT.findall(text):
-            if name not in seen:
-                seen.add(name)
-                own = _NODE.joinpath(*name.split(".")[3:]).with_suffix(".py").read_text(encoding="utf-8")
-                add(own)
-                order[name] = own
-
     text = file.read_text(encoding="utf-8")
-    add(text)
-    packages = sorted({one for name in order for one in accumulate(name.split(".")[:-1], "{}.{}".format)})
-    return _TEXT.format(packages=packages, parts=list(order.items())) + text
+    parts = parts_of(text)
+    return _TEXT.format(packages=packages_of(parts), parts=parts) + text

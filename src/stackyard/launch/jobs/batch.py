@@ -89,6 +89,11 @@ def submit(run: Run) -> str:
     return job
 
 
+def after_end(job: Job, other: str) -> str:
+    """The `BatchOptions.dependency` with which a job waits for the end of another one; empty where none is known."""
+    return scheduler_of(job).after_end.format(job=other)
+
+
 def scheduler_of(job: Job) -> Batch:
     """The scheduler for this job."""
     return schedulers.get(job.context.scheduler, job.site.scheduler)

@@ -88,7 +88,7 @@ def agent_text(file: StepFile) -> str:
     return _TEXT.format(
         run=file.run,
         package=PACKAGE,
-        packages=_packages(parts),
+        packages=packages_of(parts),
         parts=parts,
         compiled=_compiled(without),
         plan=json.dumps({**file.for_agents(), "probe_files": probe_files() if file.probe else {}}),
@@ -120,19 +120,26 @@ def _compiled(without: frozenset[str]) -> tuple[str, str]:
 @cache
 def _parts(without: frozenset[str]) -> tuple[tuple[str, str], ...]:
     """Name and text of every module of the agent but these, each after those that it imports."""
-    order: list[tuple[str, str]] = []
-    seen: set[str] = set()
+    name = f"{PACKAGE}.agent"
+    text = _path(name).read_text(encoding="utf-8")
+    return (*parts_of(text, without | {name}), (name, text))
 
-    def add(name: str) -> None:
-        seen.add(name)
-        text = _path(name).read_text(encoding="utf-8")
-        for needed in (f"{PACKAGE}.{module}" for module in _IMPORT.findall(text)):
-            if needed not in seen and needed not in without:
-                add(needed)
-        order.append((name, text))
 
-    add(f"{PACKAGE}.agent")
-    return tuple(order)
+def parts_of(text: str, without: frozenset[str] = frozenset()) -> tuple[tuple[str, str], ...]:
+    """Name and text of the modules of `stackyard.launch.node` that a text imports, each after those that it imports."""
+    order: dict[str, str] = {}
+    seen = set(without)
+
+    def add(importing: str) -> None:
+        for name in (f"{PACKAGE}.{module}" for module in _IMPORT.findall(importing)):
+            if name not in seen:
+                seen.add(name)
+                own = _path(name).read_text(encoding="utf-8")
+                add(own)
+                order[name] = own
+
+    add(text)
+    return tuple(order.items())
 
 
 def _path(name: str) -> Path:
@@ -140,6 +147,6 @@ def _path(name: str) -> Path:
     return (PARTS / name.removeprefix(f"{PACKAGE}.").replace(".", "/")).with_suffix(".py")
 
 
-def _packages(parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def packages_of(parts: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """The packages of the parts, each after its parent."""
     return tuple(sorted({package for name, _ in parts for package in accumulate(name.split(".")[:-1], "{}.{}".format)}))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from stackyard.core.errors import InputError
+from stackyard.inputs.reading.imagename import DOCKER, image_name
 from stackyard.launch.request.intent import OWN_DIRECTORY
 from stackyard.lint.fix.edf_file import opened
 from stackyard.lint.fix.making import IntentDraft
@@ -13,8 +15,6 @@ from stackyard.lint.rules.base import Case, is_template
 from stackyard.lint.shell.words import is_known, shown
 from stackyard.lint.systems import EDF, PYXIS, SARUS, SHIFTER, UENV
 from stackyard.lint.systems.uses import ContainerUse, Given, use_of
-
-_DOCKER = "docker://"
 
 
 def enclose(case: Case, making: IntentDraft, chain: Sequence[Launch]) -> None:
@@ -59,8 +59,13 @@ def _refused(use: ContainerUse) -> list[tuple[int, str]]:
         reasons.append((use.line, f"{image} has a file beside other images, or with a mount point of its own"))
     if is_template(image):
         reasons.append((use.line, f"the image {shown(image)} is known only at run time: write its name"))
-    if image.startswith(_STORES):
+    elif image.startswith(_STORES):
         reasons.append((use.line, f"{image} is in a store of a node or of a user: name it by its registry"))
+    elif system.registry and not image.startswith((".", "/")):
+        try:
+            image_name(_image(use))  # as the job file's reader does
+        except InputError as error:
+            reasons.append((use.line, error.message))
     return reasons
 
 
@@ -84,9 +89,9 @@ def _image(use: ContainerUse) -> str:
     image = use.image
     if not use.system.registry or image.startswith((".", "/")):
         return image
-    name = image.removeprefix(_DOCKER).removeprefix("docker:" if use.system is SHIFTER else "")
+    name = image.removeprefix(DOCKER).removeprefix("docker:" if use.system is SHIFTER else "")
     name = re.sub(r"^[^@/#:]+@(?!sha256:)", "", name)  # the login that Enroot looks up, as it does without one
-    return _DOCKER + name.replace("#", "/", 1)
+    return DOCKER + name.replace("#", "/", 1)  # as it is written: a tag beside a digest stays
 
 
 def _option(given: Given) -> str:

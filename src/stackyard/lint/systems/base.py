@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackyard.core.findings import Severity
+from stackyard.inputs.reading.imagename import is_host
 from stackyard.launch.request.options import Table
-from stackyard.lint.shell.words import CLOSE, OPEN
+from stackyard.lint.shell.words import CLOSE, OPEN, is_known
 
 IMAGES = (".sif", ".simg", ".img", ".sqsh", ".squashfs", ".SIF")
 """The ends of the names of image files."""
@@ -118,13 +119,10 @@ def is_path(text: str) -> bool:
     return text.startswith(("/", ".", OPEN))
 
 
-_REGISTRY = re.compile(r"(?:[\w-]+\.)+[\w-]+(?::\d+)?$|[\w.-]+:\d+$|localhost$")
-
-
 def registry_of(image: str) -> str:
     """The registry before the first slash of ``nvcr.io/nvidia/pytorch:25.01``; empty for a name of Docker Hub."""
     first, slash, _ = image.partition("/")
-    return first if slash and _REGISTRY.match(first) else ""
+    return first if slash and is_known(first) and is_host(first) else ""
 
 
 def slashed(image: str, system: str, schemes: Sequence[str] = ()) -> list[Fault]:

@@ -30,8 +30,6 @@ from stackyard.study.tune.store import SearchAbout, SearchPaths, StoredSearch
 from stackyard.yard.write import atomic
 from stackyard.yard.write.lease import lease
 
-AFTER = {"slurm": "afterany:{}", "pbs": "afterany:{}", "lsf": "ended({})", "flux": "afterany:{}"}
-"""How a job waits for the end of another one: sbatch(1), qsub(1B), bsub -w, flux-submit(1)."""
 LOOK_S, ASK_S = 1.0, 10.0
 MARGIN_S = 20.0
 """Of an allocation, after the grace of its trials: in it the workers end and the journal is closed."""
@@ -89,7 +87,7 @@ def search_outlook(request: SearchRequest, workspace: Workspace, agreed: Callabl
         intent = worker_intent(request, request.job.program, nodes_here(request, workspace))
         job = sized(request, jobs.launch_job(workspace, intent))
         return SearchOutlook(request, "here", probe.context.scheduler, job.plan(), first, None)
-    if request.allocations > 1 and probe.context.scheduler not in AFTER:
+    if request.allocations > 1 and not jobs.after_end(probe, "JOB"):
         raise InputError(f"--allocations: how a job of {probe.context.scheduler} waits for another one is not known",
                          hint="continue by hand: stackyard tune --continue DIR")  # fmt: skip
     job, limit = batch_job_of(request, workspace), request.job.batch.time_min
@@ -138,8 +136,8 @@ def batch_job_of(request: SearchRequest, workspace: Workspace, after: str = "") 
     """
     own, batch = request.job, request.job.batch
     intent = worker_intent(request, ("stackyard", "tune"), own.nodes)
-    scheduler = jobs.launch_job(workspace, own.model_copy(update={"nodes": 1, "ranks_per_node": 1})).context.scheduler
-    depends = ",".join(filter(None, [batch.dependency, AFTER[scheduler].format(after)])) if after else batch.dependency
+    probe = jobs.launch_job(workspace, own.model_copy(update={"nodes": 1, "ranks_per_node": 1}))
+    depends = ",".join(filter(None, [batch.dependency, jobs.after_end(probe, after) if after else ""]))
     name = batch.name or f"tune-{request.name or 'search'}"
     changes = {"name": name, "dependency": depends}
     intent = intent.model_copy(
@@ -226,6 +224,17 @@ def last_of(study: StoredSearch) -> int:
 def is_complete(study: StoredSearch) -> bool:
     """Whether nothing is left to run, by the journal."""
     return is_done(study.request, SearchProgress(read_journal(study.paths.journal).events))
+
+
+def steps_left(study: StoredSearch) -> dict[str, int]:
+    """How many ``trials`` a search has, how many began and have not ended (``open``), and how many are ``missing``.
+
+    Of a program that Ray runs none is missing: Ray decides how many there are.
+    """
+    trials = SearchProgress(read_journal(study.paths.journal).events).trials
+    count = len(trials) if study.request.engine == "ray" else study.request.count
+    began = sum(trial.running >= 0 or trial.waits >= 0 for trial in trials.values())
+    return {"trials": count, "open": began, "missing": max(0, count - len(trials))}
 
 
 def run_as_jobs(study: StoredSearch, watcher: SearchWatcher, allocations: int, *, again: bool = False) -> bool:

@@ -11,6 +11,7 @@ it has its line break; the rest of one, left by a kill or a full disk, is droppe
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -121,7 +122,7 @@ class JournalWriter:
             with disk.during(f"writing {self._path}", hint="free some space, and continue the search"):
                 atomic.fault_point("tune-journal")
                 if os.write(self._fd, data) != len(data):
-                    raise OSError(28, os.strerror(28), str(self._path))
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
                 if synced:
                     os.fsync(self._fd)
         except BaseException:

@@ -17,6 +17,7 @@ from typing import Any
 from stackyard.core.errors import StackyardError
 from stackyard.core.findings import counted
 from stackyard.launch.api import jobs
+from stackyard.study.directory import only_process
 from stackyard.study.metrics.lines import lines
 from stackyard.study.tune.journal import Event, JournalWriter
 from stackyard.study.tune.optimizer import Sampler, sampler_of
@@ -30,11 +31,8 @@ from stackyard.study.tune.slots import Happening, Places, Slot, WorkerSlots
 from stackyard.study.tune.steps import StepSlots
 from stackyard.study.tune.store import StoredSearch
 from stackyard.yard.write import atomic
-from stackyard.yard.write.lease import PACE, latest, lease
 
 LOOK_S = 0.5
-TAKEN_OVER_S = PACE.stale_s + 30
-"""Seconds until a process on another host that fell silent counts as dead."""
 STOPS_S = 10.0
 """A program that has reached its budget gets so long to end by itself; then SIGTERM."""
 SYNC_S = 5.0
@@ -66,14 +64,8 @@ def in_control(study: StoredSearch, watcher: SearchWatcher) -> Iterator[JournalW
         StackyardError: another process is, on this host or another one.
         InputError: the journal is damaged.
     """
-    holder = latest(study.paths.writer)
-    if holder.owner and holder.owner.fate == "running":
-        raise StackyardError(
-            f"{study.paths.root} is being searched by {holder}",
-            hint="wait for it: `stackyard report` shows what there is; or stop it, and continue then",
-        )
-    name = f"the search {study.paths.root}"
-    with lease(study.paths.writer, name, wait_s=TAKEN_OVER_S, on_wait=watcher.notice):
+    root = study.paths.root
+    with only_process(study.paths.writer, f"the search {root}", f"{root} is being searched", watcher.notice):
         journal = JournalWriter(study.paths.journal)
         if journal.torn:
             watcher.notice(f"the last line of {study.paths.journal} was not finished: {journal.torn} bytes are dropped")

@@ -13,11 +13,7 @@ studies/train/
 
 from __future__ import annotations
 
-import errno
-import os
 import secrets
-import time
-from contextlib import suppress
 from dataclasses import asdict, field
 from pathlib import Path
 
@@ -25,10 +21,12 @@ from stackyard.core.below import Below
 from stackyard.core.errors import InputError
 from stackyard.core.late import dataclass
 from stackyard.host.files import at
-from stackyard.host.run.identity import account_name, hostname, whoami
+from stackyard.host.run import clock
+from stackyard.host.run.identity import hostname, whoami
 from stackyard.launch.api.jobs import RunPaths, Workspace
+from stackyard.study.directory import free_root, new_directory, require_own
 from stackyard.study.tune.request import SearchRequest, load_space, space_text
-from stackyard.yard import disk, formats, members
+from stackyard.yard import formats, members
 from stackyard.yard.write import atomic
 
 FORMAT = 1
@@ -113,10 +111,7 @@ def is_search(root: Path) -> bool:
 
 def default_root(request: SearchRequest) -> Path:
     """``studies/NAME``, with a number where that exists."""
-    program = [word for word in request.job.program if not word.startswith("-")] or ["search"]
-    name = request.name or Path(program[0]).stem
-    roots = (Path("studies") / (name if number == 1 else f"{name}-{number}") for number in range(1, 10_000))
-    return next(root for root in roots if not root.exists())
+    return free_root(request.name, request.job.program, "search")
 
 
 def create_search(
@@ -131,23 +126,14 @@ def create_search(
     from stackyard import __version__
 
     paths, seed = SearchPaths(root.absolute()), request.seed or 1 + secrets.randbelow((1 << 32) - 1)
-    about = SearchAbout(seed, how, time.strftime("%Y-%m-%dT%H:%M:%S%z"), command, whoami(), hostname(),
+    about = SearchAbout(seed, how, clock.stamp(), command, whoami(), hostname(),
                         {"stackyard": __version__}, tuple(request.remarks))  # fmt: skip
-    draft = SearchPaths(atomic.temporary(paths.root))
-    try:
+    with new_directory(paths.root, f"stackyard tune --continue {paths.root}; or --directory ANOTHER") as place:
+        draft = SearchPaths(place)
         for directory in (draft.trials, draft.allocations, draft.runs):
             directory.mkdir(parents=True)
         atomic.write_text(draft.request, space_text(request))
         atomic.write_json(draft.about, {"format": FORMAT, **asdict(about)})
-        atomic.rename_directory(draft.root, paths.root)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            hint = f"stackyard tune --continue {paths.root}; or --directory ANOTHER"
-            raise InputError(f"{paths.root} is not empty", hint=hint) from error
-        raise disk.failure(error, f"creating {paths.root}") from error
-    finally:
-        with suppress(OSError):
-            disk.delete_tree(draft.root, draft.root.parent)
     return StoredSearch(paths, request, about, workspace)
 
 
@@ -160,9 +146,8 @@ def open_search(root: Path, workspace: Workspace) -> StoredSearch:
     """
     paths = SearchPaths(root.absolute())
     about = read_about(paths)
-    if (owner := paths.about.stat().st_uid) != os.geteuid():
-        hint = "`stackyard report` shows it; to repeat it, run its space.yaml: `stackyard tune space.yaml`"
-        raise InputError(f"{root} belongs to {account_name(owner)}, who alone can continue it", hint=hint)
+    hint = "`stackyard report` shows it; to repeat it, run its space.yaml: `stackyard tune space.yaml`"
+    require_own(root, paths.about, hint)
     return StoredSearch(paths, load_space(paths.request), about, workspace)
 
 

@@ -25,7 +25,7 @@ class Edf(Pyxis):
 
     def require(self, environ: Mapping[str, str] | None) -> None:
         """Raise MissingError where srun is on PATH and has no option --environment."""
-        require_option("--environment", "the container engine (environment definition files)", environ)
+        require_option(self.name, "the container engine (environment definition files)", environ)
 
     def wrapper(self, inside: RuntimeInput) -> Wrapper:
         """The file, and the word that names it."""

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 
 from stackyard.core.errors import InputError, MissingError
 from stackyard.core.findings import Finding
+from stackyard.host.machine.runtimes import SRUN_OPTIONS
 from stackyard.host.run.command import CommandError, run, which
 from stackyard.inputs.reading.imagename import image_name, is_image_name
 from stackyard.inputs.sites.library_directories import INSIDE
@@ -52,7 +53,7 @@ class Pyxis(Runtime):
 
     def require(self, environ: Mapping[str, str] | None) -> None:
         """Raise MissingError where srun is on PATH and has no option --container-image."""
-        require_option("--container-image", "Pyxis", environ)
+        require_option(self.name, "Pyxis", environ)
 
     def check(self, inside: RuntimeInput) -> None:
         """Raise InputError for a directory, and for mounts with a comma or a colon in their paths."""
@@ -114,9 +115,9 @@ def require_file(image: str) -> None:
         raise InputError(f"cannot read {image}: permission denied", hint="ask its owner, or use a copy")
 
 
-def require_option(option: str, product: str, environ: Mapping[str, str] | None) -> None:
-    """Raise MissingError where srun is here and does not have a plug-in's option; without srun nothing is known."""
-    srun = which("srun", environ)
+def require_option(runtime: str, product: str, environ: Mapping[str, str] | None) -> None:
+    """Raise MissingError where srun is here and lacks the option of a runtime; without srun nothing is known."""
+    srun, option = which("srun", environ), SRUN_OPTIONS[runtime]
     if srun is None:
         return
     try:

@@ -34,7 +34,7 @@ class Uenv(Runtime):
 
     def require(self, environ: Mapping[str, str] | None) -> None:
         """Raise MissingError where srun is on PATH and has no option --uenv."""
-        require_option("--uenv", "uenv", environ)
+        require_option(self.name, "uenv", environ)
 
     def check(self, inside: RuntimeInput) -> None:
         """Raise InputError for a directory, and for settings that need a root of its own."""

@@ -64,6 +64,8 @@ class Batch:
         cancel_words: the cancel command, before the id.
         cancelled_words: its message for a job that has already ended.
         requeue_words: the command that restarts a running job, before the id. Empty: none.
+        after_end: the dependency of a job that waits for the end of another one, however that ends, with ``{job}``.
+            Empty: not known.
         index_variable: the variable with the index of a task of an array.
         no_index: the value of that variable in a job without an array.
         submit_stdin: whether the submit program reads the script from standard input.
@@ -90,6 +92,7 @@ class Batch:
     cancelled_words: tuple[str, ...] = ()
     requeue_words: tuple[str, ...] = ()
     arrays: bool = True
+    after_end: str = ""
     index_variable: str = ""
     no_index: str = ""
     submit_stdin: bool = False

@@ -32,6 +32,7 @@ class Flux(Batch):
     """Scripts of flux batch: each runs in a Flux instance of its own, on the job's nodes."""
 
     name = "flux"
+    after_end = "afterany:{job}"
     job_variable = "FLUX_URI"
     submit_program = "flux"
     cancel_words, cancelled_words = ("flux", "cancel"), ("is inactive", "unknown job", "inactive")

@@ -84,6 +84,7 @@ class Lsf(Batch):
     """
 
     name = "lsf"
+    after_end = "ended({job})"
     job_variable = "LSB_JOBID"
     submit_host_variable = "LSB_SUB_HOST"
     submit_program = "bsub"

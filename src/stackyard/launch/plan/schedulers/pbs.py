@@ -45,6 +45,7 @@ class Pbs(Batch):
     """qsub scripts. PBS leaves the start of ranks to the MPI."""
 
     name = "pbs"
+    after_end = "afterany:{job}"
     job_variable = "PBS_JOBID"
     submit_host_variable = "PBS_O_HOST"
     submit_program = "qsub"

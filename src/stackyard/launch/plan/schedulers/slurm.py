@@ -29,6 +29,7 @@ class Slurm(Batch):
     """sbatch scripts."""
 
     name = "slurm"
+    after_end = "afterany:{job}"
     job_variable = "SLURM_JOB_ID"
     submit_host_variable = "SLURM_SUBMIT_HOST"
     submit_program = "sbatch"

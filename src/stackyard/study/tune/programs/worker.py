@@ -7,7 +7,7 @@ everything ends here.
 
 Any Python from 3.6 on, standard library alone; `stackyard.launch.api.workers` makes one file of it and its imports.
 """
-# ruff: noqa: PLW1509, PTH103, PTH118, PTH123, PTH208, SIM115, TID251, UP031
+# ruff: noqa: PLW1509, PTH103, PTH118, PTH123, SIM115, TID251, UP031
 
 import contextlib
 import ctypes
@@ -21,6 +21,7 @@ import time
 
 from stackyard.launch.node.handshake import introduce
 from stackyard.launch.node.messages import Connection
+from stackyard.launch.node.processes import children, send_signal
 from stackyard.launch.node.sockets import connect, hold_port
 
 TYPE_CHECKING = False
@@ -162,24 +163,15 @@ class Trial:
 def end_children() -> "None":
     """Kill all descendants: those that have left the group of their trial are children of this process by now."""
     for _ in range(100):
-        left = [int(pid) for task in os.listdir("/proc/self/task") for pid in _children(task)]
+        left = children(os.getpid())
         if not left:
             return
         for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         time.sleep(0.01)
-
-
-def _children(task: "str") -> "list[str]":
-    try:
-        with open("/proc/self/task/%s/children" % task) as stream:
-            return stream.read().split()
-    except OSError:  # the kernel has no such file, or the thread has ended
-        return []
 
 
 class Worker:
